@@ -1,0 +1,109 @@
+"""What every public function asks of its input, in one place, so that all of them answer alike.
+
+``TypeError`` for a wrong kind of thing (no tensor, a wrong dtype), ``ValueError`` for a wrong shape, device or number.
+Each message names the argument, what came, and what was expected. Nothing here reads a tensor's values, so nothing
+waits for a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def shape(x: Tensor) -> tuple[int, ...]:
+    """The shape as a plain tuple, which prints as ``(2, 3)``."""
+    return tuple(x.shape)
+
+
+def tensor(name: str, x: object) -> Tensor:
+    """Refuse what is no tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
+    return x
+
+
+def floating(name: str, x: object) -> Tensor:
+    """Refuse what is no floating-point tensor."""
+    x = tensor(name, x)
+    if x.dtype not in FLOATS:
+        hint = "; token ids need an embedding first" if not x.dtype.is_complex and x.dtype is not torch.bool else ""
+        raise TypeError(f"{name} must be float16, bfloat16, float32 or float64, got {x.dtype}{hint}")
+    return x
+
+
+def min_rank(name: str, x: Tensor, rank: int, letters: str) -> None:
+    """Refuse a tensor with fewer than ``rank`` dims."""
+    if x.dim() < rank:
+        raise ValueError(f"{name} must have at least {rank} dims, {letters}; got shape {shape(x)}")
+
+
+def same_dtype(**tensors: Tensor) -> None:
+    """Refuse tensors of different dtypes."""
+    if len({x.dtype for x in tensors.values()}) > 1:
+        raise TypeError(f"{_list(tensors)} must have one dtype, got {_list(x.dtype for x in tensors.values())}")
+
+
+def same_device(**tensors: Tensor) -> None:
+    """Refuse tensors on different devices."""
+    if len({x.device for x in tensors.values()}) > 1:
+        raise ValueError(f"{_list(tensors)} must be on one device, got {_list(x.device for x in tensors.values())}")
+
+
+def integer(name: str, x: object, minimum: int = 1) -> int:
+    """Refuse what is no whole number of at least ``minimum``; bools are not numbers here."""
+    if isinstance(x, bool) or not isinstance(x, Integral):
+        raise TypeError(f"{name} must be an int, got {type(x).__name__} ({x!r})")
+    if x < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {x}")
+    return int(x)
+
+
+def real(name: str, x: object) -> float:
+    """Refuse what is no finite real number."""
+    if isinstance(x, bool) or not isinstance(x, Real):
+        raise TypeError(f"{name} must be a real number, got {type(x).__name__}")
+    if not math.isfinite(x):
+        raise ValueError(f"{name} must be finite, got {float(x)}")
+    return float(x)
+
+
+def positive(name: str, x: object) -> float:
+    """Refuse what is no positive, finite number."""
+    number = real(name, x)
+    if number <= 0:
+        raise ValueError(f"{name} must be positive, got {number}")
+    return number
+
+
+def probability(name: str, x: object) -> float:
+    """Refuse what is no number from 0 to 1."""
+    number = real(name, x)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {number}")
+    return number
+
+
+def flag(name: str, x: object) -> bool:
+    """Refuse what is neither True nor False: a mask passed as ``causal`` is a common slip."""
+    if not isinstance(x, bool):
+        raise TypeError(f"{name} must be True or False, got {type(x).__name__}")
+    return x
+
+
+def backend_name(x: object) -> str:
+    """Refuse what is no name of a backend; whether there is one so named is found out when it is used."""
+    if not isinstance(x, str):
+        raise TypeError(f"backend must be a str, got {type(x).__name__}")
+    return x
+
+
+def _list(items: Iterable[object]) -> str:
+    words = [str(item) for item in items]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

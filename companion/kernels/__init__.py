@@ -1,0 +1,1 @@
+"""Kernels behind ``attend``: PyTorch's own, and those written here."""
