@@ -80,6 +80,7 @@ def heatmap(
         TypeError: ``table`` is no floating-point tensor, or ``masked`` no boolean one.
         ValueError: ``table`` is not ``(L, S)``, names do not fit it, or it is negative and not ``signed``.
     """
+    import matplotlib
     from matplotlib.colors import LinearSegmentedColormap
 
     check.floating("table", table)
@@ -96,20 +97,15 @@ def heatmap(
     length, keys = table.shape
     printed = max(length, keys) <= _NUMBERS_UP_TO
     ax = _axes(ax, length, keys)
-    image = ax.imshow(
-        values,
-        cmap="PuOr" if signed else LinearSegmentedColormap.from_list("weights", _WEIGHT_RAMP),
-        vmin=-limit if signed else 0.0,
-        vmax=limit,
-    )
+    colors = matplotlib.colormaps["BrBG"] if signed else LinearSegmentedColormap.from_list("weights", _WEIGHT_RAMP)
+    image = ax.imshow(values, cmap=colors, vmin=-limit if signed else 0.0, vmax=limit)
     _hatch(ax, hidden)
     if printed:
-        for i in range(length):
-            for j in range(keys):
-                if not hidden[i, j]:
-                    dark = abs(float(values[i, j])) > 0.6 * limit
-                    text = _number(float(values[i, j]), digits)
-                    ax.text(j, i, text, ha="center", va="center", color="white" if dark else "#222222", fontsize=10)
+        for i, j in (~hidden).nonzero().tolist():
+            number = float(values[i, j])
+            ink = _ink(image.to_rgba(number))
+            ax.text(j, i, _number(number, digits), ha="center", va="center", color=ink, fontsize=10)
+        _grid(ax, length, keys)
     _name_axes(ax, rows, columns, length, keys, xlabel, ylabel)
     if colorbar or (colorbar is None and not printed):
         ax.figure.colorbar(image, ax=ax, shrink=0.85)
@@ -158,6 +154,8 @@ def mask(
     ax = _axes(ax, length, across)
     ax.imshow(allowed.float(), cmap=ListedColormap(["white", COLORS["weight"]]), vmin=0, vmax=1)
     _hatch(ax, ~allowed)
+    if max(length, across) <= _NUMBERS_UP_TO:
+        _grid(ax, length, across)
     _name_axes(ax, names, across_names, length, across, "key", "query")
     return ax
 
@@ -241,12 +239,25 @@ def _hatch(ax: Axes, hidden: Tensor) -> None:
         ax.add_patch(box)
 
 
+def _grid(ax: Axes, length: int, keys: int) -> None:
+    for row in range(1, length):
+        ax.axhline(row - 0.5, color="white", lw=1)
+    for column in range(1, keys):
+        ax.axvline(column - 0.5, color="white", lw=1)
+
+
+def _ink(background: Sequence[float]) -> str:
+    """Black or white, whichever stands out more: by WCAG's relative luminance."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3])
+    return "#111111" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else "white"
+
+
 def _number(x: float, digits: int) -> str:
-    """Two signs shorter for weights: .32, and 0 for what rounds to nothing."""
-    text = f"{x:.{digits}f}"
+    """As people write weights: .32 and −.5, and 0 for what rounds to nothing."""
+    text = f"{abs(x):.{digits}f}"
     if float(text) == 0:
         return "0"
-    return text.replace("0.", ".", 1) if abs(x) < 1 and not text.lstrip("-").startswith("1") else text
+    return ("−" if x < 0 else "") + text.removeprefix("0")
 
 
 def _two_dims(name: str, x: Tensor) -> None:
