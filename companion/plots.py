@@ -101,10 +101,10 @@ def heatmap(
     image = ax.imshow(values, cmap=colors, vmin=-limit if signed else 0.0, vmax=limit)
     _hatch(ax, hidden)
     if printed:
+        cells = image.to_rgba(values.numpy())
         for i, j in (~hidden).nonzero().tolist():
-            number = float(values[i, j])
-            ink = _ink(image.to_rgba(number))
-            ax.text(j, i, _number(number, digits), ha="center", va="center", color=ink, fontsize=10)
+            ink = _ink(cells[i, j].tolist())
+            ax.text(j, i, _number(float(values[i, j]), digits), ha="center", va="center", color=ink, fontsize=10)
         _grid(ax, length, keys)
     _name_axes(ax, rows, columns, length, keys, xlabel, ylabel)
     if colorbar or (colorbar is None and not printed):
