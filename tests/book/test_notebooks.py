@@ -1,0 +1,31 @@
+"""Every stored chapter is whole, in normal form, and says nothing of the machine it ran on."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.faults import faults
+from tools.notebooks import BOOK, chapters, normal, read, text
+
+CHAPTERS = ["01-intuition", "02-queries-keys-values", "05-scaled-dot-product-attention"]
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_chapter_exists(name: str) -> None:
+    assert (BOOK / f"{name}.ipynb").is_file()
+
+
+@pytest.mark.parametrize("path", chapters(), ids=lambda path: path.stem)
+def test_chapter_has_no_fault(path: Path) -> None:
+    assert faults(path) == []
+
+
+@pytest.mark.parametrize("path", chapters(), ids=lambda path: path.stem)
+def test_normal_form_is_a_fixed_point(path: Path) -> None:
+    once = normal(read(path))
+    assert text(normal(once)) == text(once) == path.read_text(encoding="utf-8")
+
+
+def test_no_notebook_hides_in_a_folder() -> None:
+    hidden = [path for path in BOOK.rglob("*.ipynb") if path.parent != BOOK and "_build" not in path.parts]
+    assert hidden == [], "nbval and these tests look at book/*.ipynb"
