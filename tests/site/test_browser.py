@@ -1,0 +1,214 @@
+"""The site in a real browser."""
+
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Response, expect
+
+from tests.site.pages import ALL, PAGES
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1280, "height": 900}
+
+
+@pytest.fixture
+def open_page(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
+    """Open a page; at the end, nothing may have gone wrong in it, nor been asked of another host."""
+    wrong: list[str] = []
+    context = browser.new_context(reduced_motion="reduce", viewport=DESKTOP)  # type: ignore[arg-type]
+    page = context.new_page()
+
+    def answered(response: Response) -> None:
+        if response.status >= 400:
+            wrong.append(f"{response.status} {response.url}")
+
+    page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on("response", answered)
+    own = urlsplit(site).netloc
+
+    def asked(url: str) -> None:
+        if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).netloc != own:
+            wrong.append(f"another host: {url}")
+
+    page.on("request", lambda request: asked(request.url))
+
+    def go(name: str, viewport: dict[str, int] = DESKTOP, scheme: str = "light") -> Page:
+        page.set_viewport_size(viewport)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto(f"{site}/{name}")
+        return page
+
+    yield go
+    context.close()
+    assert not wrong
+
+
+def scroll_to_the_end(page: Page) -> None:
+    page.evaluate(
+        """async () => {
+            for (let y = 0; y < document.body.scrollHeight; y += 700) {
+                window.scrollTo(0, y);
+                await new Promise(requestAnimationFrame);
+            }
+            const late = [...document.images].map(i => { i.loading = 'eager'; return i.decode().catch(() => 0); });
+            await Promise.all(late);
+        }"""
+    )
+    page.wait_for_load_state("networkidle")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_page_loads_clean_and_fits_a_phone(open_page: Callable[..., Page], name: str) -> None:
+    page = open_page(f"{name}.html", PHONE)
+    scroll_to_the_end(page)
+    page.evaluate("window.scrollTo(1000, 0)")
+    assert page.evaluate("window.scrollX") == 0, "the page scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert not page.evaluate(CUT_OFF)
+    assert not page.evaluate(FLAT_EQUATIONS)
+    for source, shown, natural in page.evaluate(PROPORTIONS):
+        assert natural, f"{source} did not load"
+        assert shown == pytest.approx(natural, rel=0.02), source
+    if page.locator(".bd-article .katex").count():
+        page.evaluate("document.fonts.ready.then(() => true)")
+        assert page.evaluate("[...document.fonts].some(f => f.family.includes('KaTeX') && f.status === 'loaded')")
+
+
+# What is too wide must scroll inside itself.
+CUT_OFF = """() => [...document.querySelectorAll('.bd-article *')]
+    .filter(e => e.getBoundingClientRect().right > window.innerWidth + 1 && e.checkVisibility())
+    .filter(e => {
+        for (let p = e.parentElement; p; p = p.parentElement)
+            if (['auto', 'scroll'].includes(getComputedStyle(p).overflowX)) return false;
+        return !e.closest('.katex-mathml, svg');
+    }).map(e => e.outerHTML.slice(0, 120))"""
+
+FLAT_EQUATIONS = """() => [...document.querySelectorAll('.bd-article .katex-html')]
+    .filter(e => e.checkVisibility())
+    .filter(e => { const b = e.getBoundingClientRect(); return b.width < 3 || b.height < 8; })
+    .map(e => e.textContent)"""
+
+# Of each picture: its name, width to height as shown, and as drawn.
+PROPORTIONS = """() => [...document.querySelectorAll('.bd-article img')]
+    .filter(i => i.checkVisibility())
+    .map(i => [i.src, i.clientWidth / i.clientHeight, i.naturalWidth && i.naturalWidth / i.naturalHeight])"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1024, 1280])
+def test_the_sidebar_can_be_reached(open_page: Callable[..., Page], width: int) -> None:
+    page = open_page("notation.html", {"width": width, "height": 900})
+    link = page.locator(".bd-sidebar-primary nav a", has_text="Glossary").first
+    if not link.is_visible() or link.bounding_box()["x"] < 0:  # type: ignore[index]
+        page.locator("button.primary-toggle:visible").first.click()
+    expect(link).to_be_in_viewport()
+    link.click()
+    expect(page).to_have_url(f"{page.url.rpartition('/')[0]}/glossary.html")
+    expect(page.locator(".bd-article h1")).to_contain_text("Glossary")
+
+
+def test_dark_mode_switches_and_stays(open_page: Callable[..., Page]) -> None:
+    page = open_page("notation.html")
+    brightness = "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"
+    seen = set()
+    for _ in range(3):
+        page.locator("button.theme-switch-button:visible").first.click()
+        theme = page.evaluate("document.documentElement.dataset.theme")
+        seen.add(theme)
+        assert (page.evaluate(brightness) < 60) == (theme == "dark")
+    assert seen == {"light", "dark"}
+    while page.evaluate("document.documentElement.dataset.mode") != "dark":
+        page.locator("button.theme-switch-button:visible").first.click()
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_readers_own_scheme_is_followed(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page("index.html", scheme=scheme)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+def test_search_finds_softmax(open_page: Callable[..., Page]) -> None:
+    page = open_page("index.html")
+    page.keyboard.press("Control+k")
+    field = page.locator("input[type=search]:visible").first
+    field.fill("softmax")
+    field.press("Enter")
+    results = page.locator("#search-results ul.search li")
+    expect(results.first).to_be_visible()
+    assert "Glossary" in " ".join(results.all_inner_texts())
+
+
+def test_a_marked_letter_is_underlined_in_its_colour(open_page: Callable[..., Page]) -> None:
+    page = open_page("notation.html")
+    for role, colour in {"query": "rgb(0, 114, 178)", "key": "rgb(230, 159, 0)", "output": "rgb(213, 94, 0)"}.items():
+        letter = page.locator(f".katex-html .att-{role}").first
+        style = letter.evaluate(
+            "e => { const s = getComputedStyle(e); return [s.textDecorationColor, s.textDecorationLine]; }"
+        )
+        assert style == [colour, "underline"]
+
+
+def test_the_keyboard_shows_where_it_is(open_page: Callable[..., Page]) -> None:
+    page = open_page("notation.html")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#main-content"
+    unseen, seen = [], 0
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            continue  # past the last one, on the way round
+        seen += 1
+        outline = page.evaluate(
+            """() => { const e = document.activeElement, s = getComputedStyle(e);
+                return [s.outlineStyle, parseFloat(s.outlineWidth), e.outerHTML.slice(0, 100)]; }"""
+        )
+        if outline[0] == "none" or outline[1] < 2:
+            unseen.append(outline)
+    assert not unseen
+    assert seen > 15
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_text_and_code_have_contrast(open_page: Callable[..., Page], name: str, scheme: str) -> None:
+    page = open_page(f"{name}.html", scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.evaluate("document.querySelectorAll('.toggle-hidden').forEach(d => d.classList.remove('toggle-hidden'))")
+    faint = page.evaluate(CONTRAST)
+    assert not faint
+
+
+# WCAG's ratio of every visible piece of text in the article against the nearest opaque background.
+CONTRAST = """() => {
+    const parse = c => c.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const over = (top, below) => {
+        const a = top[3] ?? 1;
+        return [0, 1, 2].map(i => top[i] * a + below[i] * (1 - a));
+    };
+    const background = e => {
+        if (!e) return [255, 255, 255];
+        const c = parse(getComputedStyle(e).backgroundColor);
+        return (c[3] ?? 1) === 1 ? c : over(c, background(e.parentElement));
+    };
+    const faint = new Set();
+    const walk = document.createTreeWalker(document.querySelector('.bd-article'), NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const e = walk.currentNode.parentElement;
+        if (!walk.currentNode.data.trim() || !e.checkVisibility({opacityProperty: true})) continue;
+        if (e.closest('.katex-mathml, .headerlink, script, style, .copybtn')) continue;
+        const below = background(e), text = over(parse(getComputedStyle(e).color), below);
+        const [high, low] = [light(text), light(below)].sort((a, b) => b - a);
+        const ratio = (high + 0.05) / (low + 0.05);
+        if (ratio < 4.5) faint.add(`${ratio.toFixed(2)} ${e.className} "${walk.currentNode.data.trim().slice(0, 30)}"`);
+    }
+    return [...faint];
+}"""
