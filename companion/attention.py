@@ -11,6 +11,8 @@ gives the same numbers fast, and every other implementation in the package is te
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING
 
 import torch
@@ -37,7 +39,7 @@ __all__ = [
 def stable_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
     r"""Turn scores into weights: positive, and summing to one along ``dim``.
 
-    .. math:: w_j = \frac{e^{x_j - m}}{\sum_k e^{x_k - m}}, \qquad m = \max_k x_k
+    .. math:: a_j = \frac{e^{x_j - m}}{\sum_k e^{x_k - m}}, \qquad m = \max_k x_k
 
     Subtracting the maximum changes nothing, since softmax ignores a shift, and keeps ``exp`` from overflowing. Half
     precision is computed in float32 and cast back.
@@ -69,9 +71,10 @@ def stable_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "
         raise ValueError(f"dim must be an axis of x, which has shape {check.shape(x)}; got {dim}")
     if x.shape[axis] == 0:
         return x.clone()
-    scores = _at_least_float32(x)
+    scores = at_least_float32(x)
     largest = scores.detach().amax(axis, keepdim=True)
-    largest = largest.masked_fill(largest == -math.inf, 0.0)  # −inf − (−inf) would be NaN
+    # In a row with nothing to see, −inf − (−inf) would be NaN.
+    largest = largest.masked_fill(largest == -math.inf, 0.0)
     terms = torch.exp(scores - largest)
     total = terms.sum(axis, keepdim=True)
     return (terms / total.masked_fill(total == 0, 1.0)).to(x.dtype)
@@ -80,7 +83,7 @@ def stable_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "
 def softmax_jacobian(x: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S S"]:
     r"""How each weight answers to each score.
 
-    .. math:: \frac{\partial w_i}{\partial x_j} = w_i (\delta_{ij} - w_j), \qquad J = \operatorname{diag}(w) - w w^\top
+    .. math:: \frac{\partial a_i}{\partial x_j} = a_i (\delta_{ij} - a_j), \qquad J = \operatorname{diag}(a) - a a^\top
 
     Args:
         x: scores, ``(..., S)``.
@@ -100,7 +103,7 @@ def softmax_jacobian(x: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S S"
     """
     check.floating("x", x)
     check.min_rank("x", x, 1, "(..., S)")
-    weights = stable_softmax(_at_least_float32(x))
+    weights = stable_softmax(at_least_float32(x))
     jacobian = torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
     return jacobian.to(x.dtype)
 
@@ -236,14 +239,31 @@ def scaled_dot_product_attention(
     return AttentionOutput(*(call.restore(x) for x in out))
 
 
+def _outside_autocast(function: Callable[[Call], AttentionOutput]) -> Callable[[Call], AttentionOutput]:
+    """Autocast would take the float32 products back to half precision."""
+
+    @wraps(function)
+    def run(call: Call) -> AttentionOutput:
+        device = call.device.type
+        if not torch.amp.is_autocast_available(device):
+            return function(call)
+        with torch.autocast(device, enabled=False):
+            return function(call)
+
+    return run
+
+
+@_outside_autocast
 def reference(call: Call) -> AttentionOutput:
     """The five steps on a checked call, with all leading dims folded into one."""
     call, broken = call.without_broken_keys()
-    query, key, value = (_at_least_float32(x) for x in (call.query, call.key, call.value))
-    key, value = (repeat_kv(x, call.num_heads) for x in (key, value))
+    query, key, value = map(at_least_float32, (call.query, call.key, call.value))
+    key = repeat_kv(key, call.num_heads)  # (B, G, S, D) -> (B, H, S, D)
+    value = repeat_kv(value, call.num_heads)  # (B, G, S, E) -> (B, H, S, E)
 
-    # 1. Scores: how well does each query match each key?          (B, H, L, D) x (B, H, D, S) -> (B, H, L, S)
-    # 2. Scale: on the query, before the product, so that large queries do not overflow.
+    # 1. Scores: how well does each query match each key?
+    #    (B, H, L, D) x (B, H, D, S) -> (B, H, L, S)
+    # 2. Scale: before the product, so that large queries do not overflow.
     scores = (query * call.scale) @ key.transpose(-2, -1)
     if call.bias is not None:
         scores = scores + call.bias.to(scores.dtype)
@@ -253,23 +273,30 @@ def reference(call: Call) -> AttentionOutput:
         scores = scores.masked_fill(~allowed, -math.inf)
     # 4. Softmax over the keys: each row becomes shares of one.
     weights = stable_softmax(scores)
-    # 5. Weighted sum of the values.                               (B, H, L, S) x (B, H, S, E) -> (B, H, L, E)
+    # 5. Weighted sum of the values.
+    #    (B, H, L, S) x (B, H, S, E) -> (B, H, L, E)
     kept = F.dropout(weights, call.dropout_p) if call.dropout_p else weights
     output = kept @ value
 
-    logsumexp = _logsumexp(scores)
-    if broken is not None:
-        output, weights = (x.masked_fill(broken.unsqueeze(-1), math.nan) for x in (output, weights))
-        logsumexp = logsumexp.masked_fill(broken, math.nan)
+    result = AttentionOutput(output, weights, logsumexp(scores))
+    if broken is not None:  # queries that may see a NaN or an infinity
+        result = _with_nan(result, broken)
     dtype = call.query.dtype
-    return AttentionOutput(output.to(dtype), weights.to(dtype), logsumexp)
+    return result._replace(output=result.output.to(dtype), weights=result.weights.to(dtype))
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def _with_nan(result: AttentionOutput, rows: Tensor) -> AttentionOutput:
+    """Make rows ``(B, H, L)`` of a result NaN."""
+    output, weights = (x.masked_fill(rows.unsqueeze(-1), math.nan) for x in (result.output, result.weights))
+    return AttentionOutput(output, weights, result.logsumexp.masked_fill(rows, math.nan))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """What half precision would spoil is computed in float32."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _logsumexp(scores: Tensor) -> Tensor:
+def logsumexp(scores: Tensor) -> Tensor:
     """``torch.logsumexp`` over the keys; minus infinity for an empty row, with zero gradient in place of NaN."""
     empty = (scores == -math.inf).all(-1)
     return scores.masked_fill(empty.unsqueeze(-1), 0.0).logsumexp(-1).masked_fill(empty, -math.inf)

@@ -34,6 +34,7 @@ class _Backend(NamedTuple):
 
 
 _REGISTRY: dict[str, _Backend] = {}
+_AUTO = _Backend(sdpa.run, lambda device, call: None)
 
 
 def register(name: str, run: Run, why_not: WhyNot) -> None:
@@ -68,11 +69,15 @@ def available(device: torch.device | str = "cpu") -> list[str]:
     Returns:
         Names, in the order of registration.
 
+    Raises:
+        TypeError: ``device`` is neither a ``torch.device`` nor a str.
+        ValueError: no such kind of device.
+
     Example:
         >>> available("cpu")
         ['reference', 'math', 'flash']
     """
-    place = torch.device(device)
+    place = check.device("device", device)
     return [name for name, backend in _REGISTRY.items() if backend.why_not(place, None) is None]
 
 
@@ -92,7 +97,7 @@ def why_not(
     """Say why a backend cannot serve, in a sentence.
 
     Args:
-        backend: its name.
+        backend: its name; ``"auto"`` can serve whatever is well formed.
         query: with ``key``, ``value`` and the rest, the call to serve, as for ``attend``; without them the question
             is about the device alone.
         key: see ``query``.
@@ -114,9 +119,10 @@ def why_not(
         >>> why_not("cudnn")
         'cudnn runs on NVIDIA GPUs only, not on cpu.'
     """
-    chosen = _lookup(backend)
+    chosen = _AUTO if backend == "auto" else _lookup(backend)
+    place = check.device("device", device)
     if query is None and key is None and value is None:
-        return chosen.why_not(torch.device(device), None)
+        return chosen.why_not(place, None)
     if query is None or key is None or value is None:
         raise ValueError("why_not needs query, key and value together, or none of them")
     call = Call.of(query, key, value, mask, bias=bias, causal=causal, scale=scale, dropout_p=dropout_p)
@@ -168,9 +174,7 @@ def attend(
     Source: Vaswani et al., "Attention Is All You Need", 2017 (arXiv:1706.03762).
     """
     call = Call.of(query, key, value, mask, bias=bias, causal=causal, scale=scale, dropout_p=dropout_p)
-    if backend == "auto":
-        return call.restore(sdpa.run(call))
-    chosen = _lookup(backend)
+    chosen = _AUTO if backend == "auto" else _lookup(backend)
     reason = chosen.why_not(call.device, None) or chosen.why_not(call.device, call)
     if reason is not None:
         raise ValueError(f"backend {backend!r} cannot serve this call: {reason}")

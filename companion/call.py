@@ -63,7 +63,9 @@ class Call:
         if isinstance(mask, Mask) and mask.is_causal:
             mask, causal = None, True
         scores = (*lead, query.shape[-2], key.shape[-2])
-        if mask is not None and not isinstance(mask, Mask):
+        if isinstance(mask, Mask):  # made for other sizes? Bound on no device, it only checks
+            mask.rule(math.prod(lead[:-1]), scores[-2], scores[-1], "meta")
+        elif mask is not None:
             mask = _fold(_check_mask(mask, scores, query), scores)
         if bias is not None:
             bias = _fold(_check_bias(bias, scores, query), scores)
@@ -227,7 +229,7 @@ def _fold(x: Tensor, scores: tuple[int, ...]) -> Tensor:
         return x[(None,) * (4 - x.dim())]
     if all(size == 1 for size in x.shape[:-3]):
         return x.reshape(1, *x.shape[-3:])
-    return x.expand(*scores[:-3], *x.shape[-3:]).reshape(-1, *x.shape[-3:])
+    return x.expand(*scores[:-3], *x.shape[-3:]).flatten(0, -4)
 
 
 def _fold_heads(x: Tensor) -> Tensor:

@@ -26,6 +26,8 @@ def tensor(name: str, x: object) -> Tensor:
     """Refuse what is no tensor."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
+    if x.is_nested or x.layout is not torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got a {'nested' if x.is_nested else 'sparse'} one")
     return x
 
 
@@ -69,9 +71,13 @@ def real(name: str, x: object) -> float:
     """Refuse what is no finite real number."""
     if isinstance(x, bool) or not isinstance(x, Real):
         raise TypeError(f"{name} must be a real number, got {type(x).__name__}")
-    if not math.isfinite(x):
-        raise ValueError(f"{name} must be finite, got {float(x)}")
-    return float(x)
+    try:
+        number = float(x)
+    except OverflowError:  # an int beyond the largest float
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}")
+    return number
 
 
 def positive(name: str, x: object) -> float:
@@ -95,6 +101,18 @@ def flag(name: str, x: object) -> bool:
     if not isinstance(x, bool):
         raise TypeError(f"{name} must be True or False, got {type(x).__name__}")
     return x
+
+
+def device(name: str, x: object) -> torch.device:
+    """Refuse what names no kind of device; ``None`` is the CPU."""
+    if x is None or isinstance(x, torch.device):
+        return x or torch.device("cpu")
+    if not isinstance(x, str):
+        raise TypeError(f"{name} must be a torch.device or a str, got {type(x).__name__}")
+    try:
+        return torch.device(x)
+    except RuntimeError:
+        raise ValueError(f"{name} must name a device, such as 'cpu' or 'cuda', got {x!r}") from None
 
 
 def backend_name(x: object) -> str:

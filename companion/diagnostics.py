@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from companion import check
+from companion.attention import at_least_float32
 from companion.typing import Float
 
 __all__ = ["effective_tokens", "entropy", "saturation"]
@@ -17,7 +18,7 @@ __all__ = ["effective_tokens", "entropy", "saturation"]
 def entropy(weights: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
     r"""The entropy of each row, in nats.
 
-    .. math:: H(w) = -\sum_j w_j \ln w_j, \qquad 0 \ln 0 = 0
+    .. math:: \operatorname{entropy}(a) = -\sum_j a_j \ln a_j, \qquad 0 \ln 0 = 0
 
     Args:
         weights: ``(..., S)``.
@@ -38,7 +39,7 @@ def entropy(weights: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
     """
     check.floating("weights", weights)
     check.min_rank("weights", weights, 1, "(..., S)")
-    w = weights.float() if weights.dtype in (torch.float16, torch.bfloat16) else weights
+    w = at_least_float32(weights)
     logs = w.masked_fill(w == 0, 1.0).log()  # log 0 would make the gradient infinite, then NaN
     return (w * (0 - logs)).sum(-1)  # 0 − log 1 is 0, where −log 1 would print as −0
 
@@ -71,7 +72,7 @@ def saturation(weights: Float[Tensor, "*batch S"], threshold: float = 0.95) -> T
         threshold: what a largest weight must exceed to count.
 
     Returns:
-        A number from 0 to 1, over the rows that see anything; 0 if none does.
+        A number from 0 to 1, over the rows that see anything; 0 if none does. A NaN among the weights makes it NaN.
 
     Raises:
         TypeError: ``weights`` is no floating-point tensor, or ``threshold`` no number.
@@ -88,4 +89,5 @@ def saturation(weights: Float[Tensor, "*batch S"], threshold: float = 0.95) -> T
         return torch.zeros((), device=weights.device)
     largest = weights.detach().amax(-1).float()
     rows = largest != 0
-    return ((largest > limit) & rows).sum() / rows.sum().clamp(min=1)
+    share = ((largest > limit) & rows).sum() / rows.sum().clamp(min=1)
+    return share.masked_fill(largest.isnan().any(), torch.nan)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from companion import check
-from companion.attention import scaled_dot_product_attention, stable_softmax
+from companion.attention import at_least_float32, logsumexp, scaled_dot_product_attention, stable_softmax
 from companion.call import Call
 from companion.typing import AttentionOutput, Float
 
@@ -22,8 +22,9 @@ __all__ = ["additive_score", "hard_lookup", "kernel_regression", "soft_lookup"]
 _LOG_KERNELS = {
     "gaussian": lambda u: -0.5 * u**2,
     "laplace": lambda u: -u.abs(),
-    "boxcar": lambda u: torch.zeros_like(u).masked_fill(u.abs() > 1, -math.inf),
-    "epanechnikov": lambda u: torch.log((1 - u**2).clamp(min=0)),
+    "boxcar": lambda u: u.masked_fill(u <= 1, 0.0).masked_fill(u > 1, -math.inf),
+    # Log of what is inside alone: at the edge its slope is infinite, which would make gradients NaN.
+    "epanechnikov": lambda u: torch.log1p(-(u.masked_fill(u >= 1, 0.0) ** 2)).masked_fill(u >= 1, -math.inf),
 }
 
 
@@ -42,7 +43,8 @@ def hard_lookup(
     Returns:
         ``output (..., L, E)``; ``weights (..., L, S)``, a single 1 a row (the first of equals); as ``logsumexp`` the
         best score, its limit as the temperature goes to zero. No gradient reaches query or key: the winner does not
-        move when they move a little. With ``S = 0`` the output is zeros.
+        move when they move a little. With ``S = 0`` the output is zeros; a NaN among a query's scores makes its
+        row NaN.
 
     Raises:
         TypeError: no floating-point tensors, or of several dtypes.
@@ -53,13 +55,19 @@ def hard_lookup(
         >>> hard_lookup(torch.tensor([[0.4, 0.6]]), keys, values).output
         tensor([[20.]])
     """
-    Call.of(query, key, value)
-    scores = query @ key.transpose(-2, -1)  # (..., L, S)
+    _check(query, key, value)
+    scores = at_least_float32(query) @ at_least_float32(key).transpose(-2, -1)  # (..., L, S)
+    weights = torch.zeros_like(scores, dtype=query.dtype)
     if not key.shape[-2]:
-        return AttentionOutput(scores @ value, scores, scores.new_full(scores.shape[:-1], -math.inf))
+        return AttentionOutput(weights @ value, weights, scores.new_full(scores.shape[:-1], -math.inf))
     best = scores.max(-1)
-    weights = torch.zeros_like(scores).scatter(-1, best.indices.unsqueeze(-1), 1.0)
-    return AttentionOutput(weights @ value, weights, best.values)
+    winner = best.indices.unsqueeze(-1)  # (..., L, 1)
+    weights = weights.scatter(-1, winner, 1.0)
+    output = torch.take_along_dim(value, winner, dim=-2)  # taken, not weighed: 0 x NaN would be NaN
+    undecided = best.values.isnan().unsqueeze(-1)
+    return AttentionOutput(
+        output.masked_fill(undecided, math.nan), weights.masked_fill(undecided, math.nan), best.values
+    )
 
 
 def soft_lookup(
@@ -70,7 +78,7 @@ def soft_lookup(
 ) -> AttentionOutput:
     r"""Mix all values, each by how well its key matches.
 
-    .. math:: w_{ij} = \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{T}\right), \qquad o_i = \sum_j w_{ij} v_j
+    .. math:: a_{ij} = \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{T}\right), \qquad o_i = \sum_j a_{ij} v_j
 
     Args:
         query: ``(..., L, D)``.
@@ -92,6 +100,7 @@ def soft_lookup(
         tensor([[15.]])
     """
     scale = 1.0 / check.positive("temperature", temperature)
+    _check(query, key, value)
     return scaled_dot_product_attention(query, key, value, scale=scale)
 
 
@@ -121,7 +130,8 @@ def kernel_regression(
         query that no kernel reaches gets zeros.
 
     Raises:
-        TypeError: no floating-point tensors, of several dtypes, or a bandwidth that is no number.
+        TypeError: no floating-point tensors, of several dtypes, a bandwidth that is no number, or a kernel that is
+            no str.
         ValueError: shapes or devices that do not fit, a bandwidth that is not positive, or an unknown kernel.
 
     Example:
@@ -131,14 +141,17 @@ def kernel_regression(
 
     Source: Nadaraya, "On Estimating Regression", 1964; Watson, "Smooth Regression Analysis", 1964.
     """
-    Call.of(query, key, value)
+    _check(query, key, value)
     width = check.positive("bandwidth", bandwidth)
+    if not isinstance(kernel, str):
+        raise TypeError(f"kernel must be a str, got {type(kernel).__name__}")
     if kernel not in _LOG_KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(_LOG_KERNELS)}; got {kernel!r}")
-    offsets = query.unsqueeze(-2) - key.unsqueeze(-3)  # (..., L, S, D)
+    offsets = at_least_float32(query).unsqueeze(-2) - at_least_float32(key).unsqueeze(-3)  # (..., L, S, D)
     scores = _LOG_KERNELS[kernel](torch.linalg.vector_norm(offsets, dim=-1) / width)  # (..., L, S)
     weights = stable_softmax(scores)
-    return AttentionOutput(weights @ value, weights, scores.logsumexp(-1))
+    output = weights @ at_least_float32(value)
+    return AttentionOutput(output.to(value.dtype), weights.to(value.dtype), logsumexp(scores))
 
 
 def additive_score(
@@ -191,3 +204,13 @@ def additive_score(
             raise ValueError(f"{name} must have shape {(width, v.shape[0])}, got {check.shape(x)}")
     hidden = torch.tanh((query @ W_q).unsqueeze(-2) + (key @ W_k).unsqueeze(-3))  # (..., L, S, A)
     return hidden @ v
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """What attention asks, and as many heads of keys as of queries."""
+    Call.of(query, key, value)
+    if query.shape[:-2] != key.shape[:-2]:
+        raise ValueError(
+            "query and key must have the same leading dims (no grouped heads here), got shapes "
+            f"{check.shape(query)} and {check.shape(key)}"
+        )

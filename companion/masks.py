@@ -11,6 +11,7 @@ the last query with the last key.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class Mask:
         name: what it is called when printed.
 
     Raises:
-        TypeError: ``predicate`` cannot be called.
+        TypeError: ``predicate`` cannot be called, or ``name`` is no str.
 
     Example:
         >>> Mask(lambda b, h, q, k: k <= q).dense(1, 1, 2, 2)[0, 0]
@@ -53,6 +54,8 @@ class Mask:
     def __init__(self, predicate: Rule, name: str = "mask") -> None:
         if not callable(predicate):
             raise TypeError(f"predicate must be callable as (b, h, q, k), got {type(predicate).__name__}")
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {type(name).__name__}")
         self._bind: _Bind = lambda batch, length, keys, device: predicate
         self.name = name
         self.is_causal = False  # exactly causal(), which kernels know by a flag
@@ -69,16 +72,18 @@ class Mask:
         """The predicate for these sizes, as FlexAttention's ``mask_mod`` wants it.
 
         Raises:
-            ValueError: the rule was made for other sizes.
+            TypeError: a size is no int.
+            ValueError: a size is negative, or the rule was made for other sizes.
         """
-        return self._bind(B, L, S, torch.device(device or "cpu"))
+        _sizes(B=B, L=L, S=S)
+        return self._bind(B, L, S, check.device("device", device))
 
     def compact(
         self, B: int, H: int, L: int, S: int, device: torch.device | str | None = None
     ) -> Bool[Tensor, "#B #H #L S"]:
         """The table with each dim that the rule does not look at left at 1: ``(B|1, H|1, L|1, S)``."""
-        place = torch.device(device or "cpu")
-        sizes = [check.integer(name, size, minimum=0) for name, size in zip("BHLS", (B, H, L, S), strict=True)]
+        place = check.device("device", device)
+        sizes = _sizes(B=B, H=H, L=L, S=S)
         index = [torch.arange(size, device=place) for size in sizes]
         b, h, q, k = (x.view([-1 if dim == axis else 1 for dim in range(4)]) for axis, x in enumerate(index))
         answer: Any = self.rule(B, L, S, place)(b, h, q, k)
@@ -130,11 +135,13 @@ class Mask:
             A ``torch.nn.attention.flex_attention.BlockMask``.
 
         Raises:
-            ValueError: the rule was made for other sizes.
+            TypeError: a size is no int, or the predicate returns no boolean tensor.
+            ValueError: a size is less than 1, or the rule was made for other sizes.
         """
         from torch.nn.attention.flex_attention import create_block_mask
 
-        place = torch.device(device or "cpu")
+        place = check.device("device", device)
+        _sizes(1, B=B, H=H, L=L, S=S)
         return create_block_mask(self.rule(B, L, S, place), B, H, L, S, device=str(place))
 
     def plot(
@@ -155,10 +162,12 @@ class Mask:
         return plots.mask(self, tokens, keys=keys, ax=ax)
 
     def __and__(self, other: object) -> Mask:
-        return _combined(self, other, "&", torch.Tensor.__and__)
+        return _combined(self, other, "&", operator.and_)
 
     def __or__(self, other: object) -> Mask:
-        return _combined(self, other, "|", torch.Tensor.__or__)
+        return _combined(self, other, "|", operator.or_)
+
+    __rand__, __ror__ = __and__, __or__  # met with a Mask on the right only, so they tell what is wrong
 
     def __invert__(self) -> Mask:
         def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
@@ -242,7 +251,7 @@ def padding(lengths: Tensor | Sequence[int]) -> Mask:
         they give is to be ignored, not masked.
 
     Raises:
-        TypeError: ``lengths`` is neither integer nor boolean.
+        TypeError: ``lengths`` is neither integer nor boolean, or no table at all.
         ValueError: a wrong number of dims, a negative length, or, when used, another batch or key length.
 
     Example:
@@ -250,7 +259,7 @@ def padding(lengths: Tensor | Sequence[int]) -> Mask:
         tensor([[ True,  True, False],
                 [ True,  True,  True]])
     """
-    real = torch.as_tensor(lengths)
+    real = _as_table("lengths", lengths)
     if real.dtype is torch.bool:
         if real.dim() != 2:
             raise ValueError(f"lengths given as booleans must have shape (B, S), got {check.shape(real)}")
@@ -321,6 +330,19 @@ def document(ids: Tensor) -> Mask:
     return Mask._bound(bind, "document(...)", table.shape[0])
 
 
+def _as_table(name: str, x: object) -> Tensor:
+    if isinstance(x, Tensor):
+        return check.tensor(name, x)
+    if isinstance(x, (str, bytes)) or not isinstance(x, Sequence):
+        raise TypeError(f"{name} must be a tensor or a sequence of ints, got {type(x).__name__}")
+    if not len(x):
+        return torch.zeros(0, dtype=torch.long)
+    try:
+        return torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be integers (B,) or booleans (B, S), got {x!r}: {error}") from None
+
+
 def causal_rows(L: int, S: int, device: torch.device) -> Bool[Tensor, "1 1 L S"]:
     """The table of ``causal()``, which ``attend(causal=True)`` shares."""
     return causal().compact(1, 1, L, S, device)
@@ -346,6 +368,10 @@ def _combined(left: Mask, right: object, sign: str, how: Callable[[Tensor, Tenso
 
     batch = right.batch if left.batch is None else left.batch
     return Mask._bound(bind, f"({left.name} {sign} {right.name})", batch)
+
+
+def _sizes(minimum: int = 0, **sizes: int) -> list[int]:
+    return [check.integer(name, size, minimum) for name, size in sizes.items()]
 
 
 def _largest(lengths: Tensor) -> int:

@@ -11,7 +11,7 @@ context of its own it is cross-attention.
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -143,16 +143,21 @@ class MultiHeadAttention(nn.Module):
         """
         context = self._checked(x, context)
         check.flag("need_weights", need_weights)
-        query = split_heads(self.W_Q(x), self.num_heads)  # (..., L, M) -> (..., H, L, D)
-        key = split_heads(self.W_K(context), self.num_kv_heads)  # (..., S, M) -> (..., G, S, D)
-        value = split_heads(self.W_V(context), self.num_kv_heads)  # (..., S, M) -> (..., G, S, D)
-        dropout_p = self.dropout if self.training else 0.0
+        # Project and split: (..., L, M) -> (..., H, L, D)
+        query = split_heads(self.W_Q(x), self.num_heads)
+        # (..., S, M) -> (..., G, S, D)
+        key = split_heads(self.W_K(context), self.num_kv_heads)
+        value = split_heads(self.W_V(context), self.num_kv_heads)
+        options: dict[str, Any] = {"mask": mask, "bias": bias, "causal": causal}
+        options["dropout_p"] = self.dropout if self.training else 0.0
         if need_weights:
-            call = Call.of(query, key, value, mask, bias=bias, causal=causal, dropout_p=dropout_p)
-            seen = reference(call)
-            return self.W_O(merge_heads(call.restore(seen.output))), call.restore(seen.weights)
-        output = attend(query, key, value, mask, bias=bias, causal=causal, dropout_p=dropout_p, backend=self.backend)
-        return self.W_O(merge_heads(output))  # (..., H, L, D) -> (..., L, H·D) -> (..., L, M)
+            call = Call.of(query, key, value, **options)
+            output, weights, _ = map(call.restore, reference(call))
+        else:
+            output = attend(query, key, value, **options, backend=self.backend)
+        # Merge and project: (..., H, L, D) -> (..., L, H·D) -> (..., L, M)
+        y = self.W_O(merge_heads(output))
+        return (y, weights) if need_weights else y
 
     def extra_repr(self) -> str:
         """What ``print(module)`` adds to the projections."""
@@ -170,7 +175,7 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError(f"{name} must be {letters} with M={self.d_model}, got shape {check.shape(tensor)}")
             if tensor.device != weight.device:
                 raise ValueError(f"{name} must be on the module's device, {weight.device}, got {tensor.device}")
-            if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+            if tensor.dtype != weight.dtype and not _autocast(tensor.device.type):
                 raise TypeError(f"{name} must have the module's dtype, {weight.dtype}, got {tensor.dtype}")
         if context is None:
             return x
@@ -179,3 +184,7 @@ class MultiHeadAttention(nn.Module):
                 f"x and context must have the same batch dims, got shapes {check.shape(x)} and {check.shape(context)}"
             )
         return context
+
+
+def _autocast(device_type: str) -> bool:
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)

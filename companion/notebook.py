@@ -26,9 +26,11 @@ def start(seed: int = 0, threads: int = 1) -> None:
 
     Raises:
         TypeError: no ints.
-        ValueError: ``seed`` is negative, or ``threads`` less than 1.
+        ValueError: ``seed`` is negative or too large, or ``threads`` less than 1.
     """
-    torch.manual_seed(check.integer("seed", seed, minimum=0))
+    if check.integer("seed", seed, minimum=0) >= 2**64:
+        raise ValueError(f"seed must be less than 2**64, got {seed}")
+    torch.manual_seed(seed)
     torch.set_num_threads(check.integer("threads", threads))
     torch.set_printoptions(precision=4, sci_mode=False, linewidth=88)
     plots.use_style()
@@ -76,10 +78,11 @@ def show_source(*objects: Any, docstrings: bool = False) -> Any:
         A ``Markdown`` for the notebook to show.
 
     Raises:
-        TypeError: something whose source cannot be found.
+        TypeError: something whose source cannot be found, or ``docstrings`` is no bool.
     """
     from IPython.display import Markdown
 
+    check.flag("docstrings", docstrings)
     parts = []
     for thing in objects:
         try:

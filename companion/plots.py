@@ -6,6 +6,7 @@ Every function takes tensors, draws on ``ax`` or on a new figure, and returns th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ def heatmap(
     signed: bool = False,
     limit: float | None = None,
     digits: int = 2,
+    numbers: bool | None = None,
     masked: Bool[Tensor, "L S"] | None = None,
     xlabel: str = "key",
     ylabel: str = "query",
@@ -65,7 +67,8 @@ def heatmap(
         signed: the table has a meaningful sign: use two colours, white at zero. Otherwise white is zero and the
             table must not be negative.
         limit: the value of the strongest colour: 1 for weights, the largest magnitude for signed tables.
-        digits: decimals of the printed numbers; tables of up to 12 x 12 print them.
+        digits: decimals of the printed numbers.
+        numbers: print them; by default in tables of up to 12 x 12.
         masked: ``True`` where a pair may *not* attend: hatched grey, no number. The inverse of a mask's table, so
             pass ``~mask``.
         xlabel: what the columns are.
@@ -77,7 +80,8 @@ def heatmap(
         The axes.
 
     Raises:
-        TypeError: ``table`` is no floating-point tensor, or ``masked`` no boolean one.
+        TypeError: ``table`` is no floating-point tensor, ``masked`` no boolean one, or another argument of a wrong
+            kind.
         ValueError: ``table`` is not ``(L, S)``, names do not fit it, or it is negative and not ``signed``.
     """
     import matplotlib
@@ -85,6 +89,8 @@ def heatmap(
 
     check.floating("table", table)
     _two_dims("table", table)
+    check.flag("signed", signed)
+    check.integer("digits", digits, minimum=0)
     hidden = torch.zeros(table.shape, dtype=torch.bool) if masked is None else _boolean("masked", masked, table).cpu()
     values = table.detach().float().cpu().masked_fill(hidden, torch.nan)
     shown = values[~hidden]
@@ -95,7 +101,8 @@ def heatmap(
     else:
         limit = check.positive("limit", limit)
     length, keys = table.shape
-    printed = max(length, keys) <= _NUMBERS_UP_TO
+    small = max(length, keys) <= _NUMBERS_UP_TO
+    printed = small if numbers is None else check.flag("numbers", numbers)
     ax = _axes(ax, length, keys)
     colors = matplotlib.colormaps["BrBG"] if signed else LinearSegmentedColormap.from_list("weights", _WEIGHT_RAMP)
     image = ax.imshow(values, cmap=colors, vmin=-limit if signed else 0.0, vmax=limit)
@@ -105,6 +112,7 @@ def heatmap(
         for i, j in (~hidden).nonzero().tolist():
             ink = _ink(cells[i, j].tolist())
             ax.text(j, i, _number(float(values[i, j]), digits), ha="center", va="center", color=ink, fontsize=10)
+    if small:
         _grid(ax, length, keys)
     _name_axes(ax, rows, columns, length, keys, xlabel, ylabel)
     if colorbar or (colorbar is None and not printed):
@@ -139,8 +147,8 @@ def mask(
     if isinstance(rule, Mask):
         if tokens is None:
             raise TypeError("tokens must be given with a Mask: names, or how many there are")
-        length = tokens if isinstance(tokens, int) else len(tokens)
-        across = length if keys is None else keys if isinstance(keys, int) else len(keys)
+        length = _count("tokens", tokens)
+        across = length if keys is None else _count("keys", keys)
         allowed = rule.dense(1 if rule.batch is None else rule.batch, 1, length, across)[0, 0]
     else:
         allowed = check.tensor("rule", rule)
@@ -149,6 +157,9 @@ def mask(
         _two_dims("rule", allowed)
         allowed = allowed.cpu()
     length, across = allowed.shape
+    for name, given, size in (("tokens", tokens, length), ("keys", keys, across)):
+        if given is not None and _count(name, given) != size:
+            raise ValueError(f"{name} must be {size} in number, to fit the table, got {_count(name, given)}")
     names = None if tokens is None or isinstance(tokens, int) else tokens
     across_names = (names if length == across else None) if keys is None else None if isinstance(keys, int) else keys
     ax = _axes(ax, length, across)
@@ -196,10 +207,13 @@ def scores_histogram(
 
 
 def _axes(ax: Axes | None, length: int | None = None, keys: int | None = None) -> Axes:
-    if ax is not None:
-        return ax
     import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
 
+    if ax is not None:
+        if not isinstance(ax, Axes):
+            raise TypeError(f"ax must be a matplotlib Axes, got {type(ax).__name__}")
+        return ax
     if length is None or keys is None:
         return plt.subplots()[1]
     cell = 0.62 if max(length, keys) <= _NUMBERS_UP_TO else 7.0 / max(length, keys)
@@ -218,8 +232,8 @@ def _name_axes(
     for name, names, size, axis in (("rows", rows, length, ax.yaxis), ("columns", columns, keys, ax.xaxis)):
         if names is None:
             continue
-        if isinstance(names, str) or len(names) != size:
-            raise ValueError(f"{name} must be {size} names, got {len(names)}: {names!r}")
+        if isinstance(names, Integral) or _count(name, names) != size:
+            raise ValueError(f"{name} must be {size} names, got {names!r}")
         # A dollar sign in a token is a dollar sign, no formula.
         axis.set_ticks(range(size), [str(word).replace("$", r"\$") for word in names])
     if columns is not None and max(len(str(word)) for word in columns or [""]) > 4:
@@ -229,6 +243,13 @@ def _name_axes(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(True)
     ax.spines[:].set_color("#bbbbbb")
+
+
+def _count(name: str, names: object) -> int:
+    """How many there are, of names or by number; a str would be taken for a list of letters."""
+    if isinstance(names, str) or not isinstance(names, (Integral, Sequence)):
+        raise TypeError(f"{name} must be a list of names, got {type(names).__name__}: {names!r}")
+    return check.integer(name, len(names) if isinstance(names, Sequence) else names)
 
 
 def _hatch(ax: Axes, hidden: Tensor) -> None:
@@ -263,6 +284,8 @@ def _number(x: float, digits: int) -> str:
 def _two_dims(name: str, x: Tensor) -> None:
     if x.dim() != 2:
         raise ValueError(f"{name} must be (L, S): one batch entry, one head; got shape {check.shape(x)}")
+    if not x.numel():
+        raise ValueError(f"{name} must have something to draw, got shape {check.shape(x)}")
 
 
 def _boolean(name: str, x: Tensor, table: Tensor) -> Tensor:

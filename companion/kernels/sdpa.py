@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,11 +60,25 @@ def run(call: Call, kernel: SDPBackend | None = None) -> Tensor:
     Returns:
         ``(B, H, L, E)``.
     """
-    if call.query.numel() == 0 or call.value.numel() == 0:
-        return reference(call).output  # nothing to compute, and kernels differ on what nothing is
-    call, broken = _guard(call)
-    output = _unaligned_causal(call, kernel) if _is_plain_causal(call) else _masked(call, kernel)
+    if _is_nothing(call):
+        return reference(call).output  # kernels differ on what nothing is
+    call, broken = _guard(_packed(call))
+    plan = _plan(call)
+    output = plan.finish(_kernel(call, plan, kernel))
     return output if broken is None else output.masked_fill(broken.unsqueeze(-1), math.nan)
+
+
+def _is_nothing(call: Call) -> bool:
+    return call.query.numel() == 0 or call.value.numel() == 0
+
+
+def _packed(call: Call) -> Call:
+    """Fused kernels want the features of a position side by side."""
+    inputs = (call.query, call.key, call.value)
+    if all(x.stride(-1) == 1 for x in inputs):
+        return call
+    query, key, value = (x.clone(memory_format=torch.contiguous_format) for x in inputs)
+    return replace(call, query=query, key=key, value=value)
 
 
 def _guard(call: Call) -> tuple[Call, Tensor | None]:
@@ -72,8 +87,9 @@ def _guard(call: Call) -> tuple[Call, Tensor | None]:
         return call, None
     if not torch.compiler.is_compiling():
         total = sum(x.detach().sum(dtype=_sum_dtype(x)) for x in (call.query, call.key, call.value))
-        if math.isfinite(float(total)):
-            return call, None
+        with suppress(RuntimeError):  # under vmap a number cannot be read
+            if math.isfinite(float(total)):
+                return call, None
     return call.without_broken_keys()
 
 
@@ -81,51 +97,75 @@ def _sum_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype is torch.float64 else torch.float32
 
 
-def _is_plain_causal(call: Call) -> bool:
-    return call.causal and call.mask is None and call.bias is None
+class _Plan(NamedTuple):
+    """What is handed to PyTorch, and what is done to its answer."""
+
+    query: Tensor
+    mask: Tensor | None
+    is_causal: bool
+    finish: Callable[[Tensor], Tensor] = lambda output: output
 
 
-def _unaligned_causal(call: Call, kernel: SDPBackend | None) -> Tensor:
+def _plan(call: Call) -> _Plan:
+    if call.causal and call.mask is None and call.bias is None:
+        plan = _causal_plan(call)
+        if plan is not None:
+            return plan
+    return _masked_plan(call)
+
+
+def _causal_plan(call: Call) -> _Plan | None:
     """Causal and nothing else, aligned to the last key, by ``is_causal``, which is aligned to the first."""
-    length, keys = call.lengths
+    query, (length, keys) = call.query, call.lengths
     if length == keys:
-        return _kernel(call, None, True, kernel)
+        return _Plan(query, None, True)
     if length == 1:
-        return _kernel(call, None, False, kernel)  # the last query sees every key
+        return _Plan(query, None, False)  # the last query sees every key
     if length > keys:  # the first L − S queries see nothing; the rest are square
-        tail = _kernel(replace(call, query=call.query[:, :, length - keys :]), None, True, kernel)
-        return F.pad(tail, (0, 0, length - keys, 0))
+        return _Plan(query[:, :, length - keys :], None, True, lambda tail: F.pad(tail, (0, 0, length - keys, 0)))
     if 2 * length >= keys:  # fill up to a square with queries whose answers are dropped: as much work, no L x S mask
-        square = replace(call, query=F.pad(call.query, (0, 0, keys - length, 0)))
-        return _kernel(square, None, True, kernel)[:, :, keys - length :]
-    return _masked(call, kernel)
+        square = F.pad(query, (0, 0, keys - length, 0))
+        return _Plan(square, None, True, lambda output: output[:, :, keys - length :])
+    return None
 
 
-def _masked(call: Call, kernel: SDPBackend | None) -> Tensor:
-    allowed = call.allowed()
+def _masked_plan(call: Call) -> _Plan:
+    allowed, bias = call.allowed(), call.bias
+    if bias is not None:
+        seen = bias.detach() != -math.inf
+        allowed = seen if allowed is None else allowed & seen
     if allowed is None:
-        return _kernel(call, call.bias, False, kernel)
+        return _Plan(call.query, None, False)
     # An empty row is NaN in some kernels, forward or backward. So it may see everything, and its answer is dropped.
     empty = ~allowed.any(-1, keepdim=True)
-    allowed = allowed | empty
-    if call.bias is None:
-        return _kernel(call, allowed, False, kernel).masked_fill(empty, 0.0)
-    return _kernel(call, call.bias.masked_fill(~allowed, -math.inf), False, kernel).masked_fill(empty, 0.0)
+    mask = allowed | empty
+    if bias is not None:
+        mask = _kernel_bias(call, bias.masked_fill(empty, 0.0).masked_fill(~mask, -math.inf))
+    mask = mask.expand(*call.query.shape[:2], *call.lengths)
+    return _Plan(call.query, mask, False, lambda output: output.masked_fill(empty, 0.0))
 
 
-def _kernel(call: Call, mask: Tensor | None, is_causal: bool, kernel: SDPBackend | None) -> Tensor:
-    (batch, heads), (length, keys) = call.query.shape[:2], call.lengths
-    if mask is not None:
-        mask = mask.expand(batch, heads, length, keys)
-        if mask.is_floating_point():
-            mask = mask.to(call.query.dtype)
-    options: dict[str, Any] = {"dropout_p": call.dropout_p, "is_causal": is_causal, "scale": call.scale}
-    if heads != call.key.shape[1]:
+def _kernel_bias(call: Call, bias: Tensor) -> Tensor:
+    """The bias in a dtype that the kernels take, without losing digits that matter.
+
+    On a CPU float32 goes with half precision. On CUDA it has to be rounded; softmax ignores a shift, so the largest of
+    each row is brought to 0 first, near which half precision is finest.
+    """
+    dtype = call.query.dtype
+    if dtype not in (torch.float16, torch.bfloat16) or bias.dtype == dtype:
+        return bias.to(dtype)
+    if call.device.type == "cpu":
+        return bias.float()
+    largest = bias.detach().amax(-1, keepdim=True)
+    return (bias - largest).to(dtype)
+
+
+def _kernel(call: Call, plan: _Plan, kernel: SDPBackend | None) -> Tensor:
+    options: dict[str, Any] = {"dropout_p": call.dropout_p, "is_causal": plan.is_causal, "scale": call.scale}
+    if call.num_heads != call.key.shape[1]:
         options["enable_gqa"] = True
-    if kernel is None:
-        return F.scaled_dot_product_attention(call.query, call.key, call.value, mask, **options)
-    with sdpa_kernel(kernel):
-        return F.scaled_dot_product_attention(call.query, call.key, call.value, mask, **options)
+    with nullcontext() if kernel is None else sdpa_kernel(kernel):
+        return F.scaled_dot_product_attention(plan.query, call.key, call.value, plan.mask, **options)
 
 
 def _cpu_flash_refuses(call: Call) -> str | None:
@@ -143,15 +183,12 @@ def _cuda_refuses(name: str, call: Call) -> str | None:
     """PyTorch's own reasons, which it prints as warnings."""
     cuda: Any = torch.backends.cuda
     test = getattr(cuda, f"can_use_{name}_attention")
-    mask = None
-    causal = call.causal
-    if not _is_plain_causal(call):
-        causal, allowed = False, call.allowed()
-        mask = call.bias if call.bias is not None else allowed
-        if mask is not None:
-            mask = mask.expand(*call.query.shape[:2], *call.lengths)
+    if _is_nothing(call):
+        return None
+    call = _packed(call)
+    plan = _plan(call)
     grouped = call.num_heads != call.key.shape[1]
-    parameters = cuda.SDPAParams(call.query, call.key, call.value, mask, call.dropout_p, causal, grouped)
+    parameters = cuda.SDPAParams(plan.query, call.key, call.value, plan.mask, call.dropout_p, plan.is_causal, grouped)
     if test(parameters, False):
         return None
     with warnings.catch_warnings(record=True) as caught:
