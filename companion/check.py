@@ -75,7 +75,7 @@ def real(name: str, x: object) -> float:
         number = float(x)
     except OverflowError:  # an int beyond the largest float
         number = math.inf
-    if not math.isfinite(number):
+    if not abs(number) < math.inf:  # NaN too; torch.compile has no isfinite for its symbols
         raise ValueError(f"{name} must be finite, got {number}")
     return number
 

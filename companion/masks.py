@@ -86,10 +86,7 @@ class Mask:
         sizes = _sizes(B=B, H=H, L=L, S=S)
         index = [torch.arange(size, device=place) for size in sizes]
         b, h, q, k = (x.view([-1 if dim == axis else 1 for dim in range(4)]) for axis, x in enumerate(index))
-        answer: Any = self.rule(B, L, S, place)(b, h, q, k)
-        if not isinstance(answer, Tensor) or answer.dtype is not torch.bool:
-            kind = answer.dtype if isinstance(answer, Tensor) else type(answer).__name__
-            raise TypeError(f"predicate of {self.name} must return a boolean tensor, got {kind}")
+        answer = _boolean(self, self.rule(B, L, S, place)(b, h, q, k))
         if answer.dim() > 4 or any(
             got not in (1, want) for got, want in zip(reversed(answer.shape), reversed(sizes), strict=False)
         ):
@@ -142,7 +139,9 @@ class Mask:
 
         place = check.device("device", device)
         _sizes(1, B=B, H=H, L=L, S=S)
-        return create_block_mask(self.rule(B, L, S, place), B, H, L, S, device=str(place))
+        rule, zero = self.rule(B, L, S, place), torch.zeros((), dtype=torch.long, device=place)
+        _boolean(self, rule(zero, zero, zero, zero))
+        return create_block_mask(rule, B, H, L, S, device=str(place))
 
     def plot(
         self, tokens: Sequence[str] | int, *, keys: Sequence[str] | int | None = None, ax: Axes | None = None
@@ -368,6 +367,13 @@ def _combined(left: Mask, right: object, sign: str, how: Callable[[Tensor, Tenso
 
     batch = right.batch if left.batch is None else left.batch
     return Mask._bound(bind, f"({left.name} {sign} {right.name})", batch)
+
+
+def _boolean(mask: Mask, answer: object) -> Tensor:
+    if not isinstance(answer, Tensor) or answer.dtype is not torch.bool:
+        kind = answer.dtype if isinstance(answer, Tensor) else type(answer).__name__
+        raise TypeError(f"predicate of {mask.name} must return a boolean tensor, got {kind}")
+    return answer
 
 
 def _sizes(minimum: int = 0, **sizes: int) -> list[int]:

@@ -91,6 +91,9 @@ def heatmap(
     _two_dims("table", table)
     check.flag("signed", signed)
     check.integer("digits", digits, minimum=0)
+    for name, choice in (("numbers", numbers), ("colorbar", colorbar)):
+        if choice is not None:
+            check.flag(name, choice)
     hidden = torch.zeros(table.shape, dtype=torch.bool) if masked is None else _boolean("masked", masked, table).cpu()
     values = table.detach().float().cpu().masked_fill(hidden, torch.nan)
     shown = values[~hidden]
@@ -102,7 +105,7 @@ def heatmap(
         limit = check.positive("limit", limit)
     length, keys = table.shape
     small = max(length, keys) <= _NUMBERS_UP_TO
-    printed = small if numbers is None else check.flag("numbers", numbers)
+    printed = small if numbers is None else numbers
     ax = _axes(ax, length, keys)
     colors = matplotlib.colormaps["BrBG"] if signed else LinearSegmentedColormap.from_list("weights", _WEIGHT_RAMP)
     image = ax.imshow(values, cmap=colors, vmin=-limit if signed else 0.0, vmax=limit)
@@ -270,7 +273,7 @@ def _grid(ax: Axes, length: int, keys: int) -> None:
 def _ink(background: Sequence[float]) -> str:
     """Black or white, whichever stands out more: by WCAG's relative luminance."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3])
-    return "#111111" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else "white"
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
 
 def _number(x: float, digits: int) -> str:

@@ -10,9 +10,18 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from companion import attend, available, backends, causal, scaled_dot_product_attention, why_not
+from companion import (
+    attend,
+    available,
+    backends,
+    causal,
+    padding,
+    scaled_dot_product_attention,
+    sliding_window,
+    why_not,
+)
 from companion.kernels import sdpa
-from tests.companion.helpers import BACKENDS_ON_CPU, KINDS, LAYOUTS, PLACES, Case, case, repeat
+from tests.companion.helpers import BACKENDS_ON_CPU, KINDS, LAYOUTS, PLACES, Case, case, repeat, uniform
 
 BOUNDS = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 LENGTHS = ((5, 5), (4, 6), (2, 7), (1, 6), (6, 3), (1, 1))
@@ -78,6 +87,41 @@ def test_a_backend_equals_the_reference(place: tuple[str, str], dtype: torch.dty
     if not served:
         pytest.skip(f"{backend} serves none of these on {device}")
     assert ours <= 2 * theirs, f"{ours:.2e}, PyTorch {theirs:.2e}"
+
+
+@on_every_backend
+@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+@pytest.mark.parametrize(("length", "keys"), [(300, 1100), (600, 600), (600, 300)], ids=str)
+def test_lengths_that_a_kernel_cuts_into_blocks(place: tuple[str, str], dtype: torch.dtype, length: int, keys: int):
+    """Flash attention on a CPU takes 512 keys at a time."""
+    device, backend = place
+    g = torch.Generator().manual_seed(1)
+    q, k, v = (
+        uniform(1, heads, n, 16, generator=g, dtype=dtype).to(device)
+        for heads, n in ((2, length), (1, keys), (1, keys))
+    )
+    position = torch.arange(length, device=device)[:, None] + keys - length
+    key = torch.arange(keys, device=device)
+    tables = {
+        "none": ({}, torch.ones(length, keys, dtype=torch.bool, device=device)),
+        "causal": ({"causal": True}, key <= position),
+        "window": ({"mask": sliding_window(520)}, (key <= position) & (position - key < 520)),
+        "padding": ({"mask": padding([keys - 200])}, (key < keys - 200).expand(length, keys)),
+    }
+    for label, (given, allowed) in tables.items():
+        if why_not(backend, q, k, v, **given) is not None:
+            assert device == "cuda"
+            continue
+        want = scaled_dot_product_attention(q.double(), k.double(), v.double(), allowed).output
+        output = attend(q, k, v, **given, backend=backend)
+        assert (output.double() - want).abs().max() <= BOUNDS[dtype], label
+        if device == "cpu":
+            spoilt = v.clone()
+            spoilt[0, 0, keys - 1, 0] = math.nan
+            sees = allowed[:, keys - 1]
+            output = attend(q, k, spoilt, **given, backend=backend)
+            assert output[:, :, sees].isnan().all(), label
+            assert ((output.double() - want)[:, :, ~sees].abs() <= BOUNDS[dtype]).all(), label
 
 
 @on_every_backend
@@ -574,10 +618,10 @@ def test_compiled_equals_eager_and_keeps_nan_out(compiled):
             attend(q, k, v, mask, bias=q[..., :1] * k[:, :1, :, 0].unsqueeze(-2), causal=True),
         )
 
-    fast = compiled(run, fullgraph=True)
-    for spoil in (False, True):
-        q, k, v = torch.rand(2, 4, 3, 8), torch.rand(2, 2, 5, 8), torch.rand(2, 2, 5, 8)
-        mask = torch.rand(2, 1, 3, 5) < 0.6
+    fast = compiled(run, fullgraph=True, dynamic=True)
+    for length, keys, spoil in ((3, 5, False), (3, 5, True), (6, 6, True)):
+        q, k, v = (torch.rand(2, heads, n, 8) for heads, n in ((4, length), (2, keys), (2, keys)))
+        mask = torch.rand(2, 1, length, keys) < 0.6
         mask[0, :, 0] = False
         if spoil:
             k[0, :, 4], v[1, :, 2] = math.nan, math.inf

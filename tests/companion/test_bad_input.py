@@ -1,6 +1,7 @@
 """Every public function and constructor, given what it cannot take: its error names the argument, and what came."""
 
 import importlib
+import inspect
 import math
 import pkgutil
 import re
@@ -263,6 +264,7 @@ def from_masks() -> Iterator[Row]:
         masks.Mask(lambda b, h, q, k: 3, "three"),
         masks.Mask(lambda b, h, q, k: k == torch.arange(7), "wide"),
     )
+    yield wrong_kind(number.block_mask, 1, 1, 2, 2, says=("predicate of three must return a boolean tensor", "int"))
     yield wrong_kind(number.dense, 1, 1, 2, 2, says=("predicate of three must return a boolean tensor", "int"))
     yield wrong_kind(masks.Mask(lambda b, h, q, k: q - k).dense, 1, 1, 2, 2, says=("boolean tensor", "torch.int64"))
     yield wrong_value(wide.dense, 1, 1, 7, 1, says=("predicate of wide", "(1, 1, 7, 1)", "got shape (1, 1, 1, 7)"))
@@ -385,6 +387,9 @@ def from_plots() -> Iterator[Row]:
         yield wrong_kind(draw, **{name: "abc"}, says=(f"{name} must be a list of names", "str"))
         yield wrong_kind(draw, **{name: TABLE}, says=(f"{name} must be a list of names", "Tensor"))
     yield from flag_rows(draw, "signed")
+    for bad, kind in ((1, "int"), ("yes", "str"), (YES, "Tensor")):
+        yield wrong_kind(draw, numbers=bad, says=("numbers must be True or False", f"got {kind}"))
+        yield wrong_kind(draw, colorbar=bad, says=("colorbar must be True or False", f"got {kind}"))
     yield from number_rows(draw, "limit", (0, -1.0))
     yield from integer_rows(draw, "digits", -1)
     yield wrong_kind(draw, masked=TABLE, says=("masked must be boolean", "torch.float32"))
@@ -496,13 +501,11 @@ def test_every_public_name_has_a_row():
 
 def test_every_argument_of_a_function_has_a_row():
     """An argument that no row ever names or gives wrongly would pass unseen: each appears in some message."""
-    import inspect
-
     spoken = {}
     for each in ROWS:
         spoken.setdefault(named(each.function), []).append(" ".join(each.words))
     # Free text, which may be anything that prints; and what a module checks where it is used.
-    free = {"xlabel", "ylabel", "label", "color", "colorbar", "objects", "values", "other", "self"}
+    free = {"xlabel", "ylabel", "label", "color", "objects", "values", "other", "self"}
     missing = []
     for module in (attention, backends, diagnostics, lookup, masks, plots, notebook):
         for name in module.__all__:

@@ -29,9 +29,9 @@ def test_importing_brings_no_heavy_package():
 
 
 def test_importing_is_quick():
-    """The best of three, since the machine may be busy."""
-    code = "import time, torch, numpy; t = time.perf_counter(); import companion; print(time.perf_counter() - t)"
-    assert min(float(run(code)) for _ in range(3)) < 0.15
+    """Seconds of the processor, since the machine may be busy, beyond what torch takes; the best of three."""
+    code = "import time, torch, numpy; t = time.process_time(); import companion; print(time.process_time() - t)"
+    assert min(float(run(code)) for _ in range(3)) < 0.1
 
 
 def test_every_name_that_is_promised_is_there():
