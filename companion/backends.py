@@ -28,13 +28,13 @@ WhyNot = Callable[[torch.device, Call | None], str | None]
 """Why this backend cannot work on this device or, given a call, serve it; ``None`` if it can."""
 
 
-class _Backend(NamedTuple):
+class Backend(NamedTuple):
     run: Run
     why_not: WhyNot
 
 
-_REGISTRY: dict[str, _Backend] = {}
-_AUTO = _Backend(sdpa.run, lambda device, call: None)
+_REGISTRY: dict[str, Backend] = {}
+_AUTO = Backend(sdpa.run, lambda device, call: None)
 
 
 def register(name: str, run: Run, why_not: WhyNot) -> None:
@@ -57,7 +57,7 @@ def register(name: str, run: Run, why_not: WhyNot) -> None:
     for label, function in (("run", run), ("why_not", why_not)):
         if not callable(function):
             raise TypeError(f"{label} must be callable, got {type(function).__name__}")
-    _REGISTRY[name] = _Backend(run, why_not)
+    _REGISTRY[name] = Backend(run, why_not)
 
 
 def available(device: torch.device | str = "cpu") -> list[str]:
@@ -119,7 +119,7 @@ def why_not(
         >>> why_not("cudnn")
         'cudnn runs on NVIDIA GPUs only, not on cpu.'
     """
-    chosen = _AUTO if backend == "auto" else _lookup(backend)
+    chosen = find(backend)
     place = check.device("device", device)
     if query is None and key is None and value is None:
         return chosen.why_not(place, None)
@@ -174,15 +174,20 @@ def attend(
     Source: Vaswani et al., "Attention Is All You Need", 2017 (arXiv:1706.03762).
     """
     call = Call.of(query, key, value, mask, bias=bias, causal=causal, scale=scale, dropout_p=dropout_p)
-    chosen = _AUTO if backend == "auto" else _lookup(backend)
+    chosen = find(backend)
     reason = chosen.why_not(call.device, None) or chosen.why_not(call.device, call)
     if reason is not None:
         raise ValueError(f"backend {backend!r} cannot serve this call: {reason}")
     return call.restore(chosen.run(call))
 
 
-def _lookup(name: str) -> _Backend:
-    if check.backend_name(name) not in _REGISTRY:
+def find(name: str) -> Backend:
+    """The backend of that name, or what chooses among them; an error that lists them if there is none."""
+    if not isinstance(name, str):
+        raise TypeError(f"backend must be a str, got {type(name).__name__}")
+    if name == "auto":
+        return _AUTO
+    if name not in _REGISTRY:
         raise ValueError(f"backend must be 'auto' or one of {', '.join(_REGISTRY)}; got {name!r}")
     return _REGISTRY[name]
 

@@ -115,13 +115,6 @@ def device(name: str, x: object) -> torch.device:
         raise ValueError(f"{name} must name a device, such as 'cpu' or 'cuda', got {x!r}") from None
 
 
-def backend_name(x: object) -> str:
-    """Refuse what is no name of a backend; whether there is one so named is found out when it is used."""
-    if not isinstance(x, str):
-        raise TypeError(f"backend must be a str, got {type(x).__name__}")
-    return x
-
-
 def _list(items: Iterable[object]) -> str:
     words = [str(item) for item in items]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from companion import check
 from companion.attention import merge_heads, reference, split_heads
-from companion.backends import attend
+from companion.backends import attend, find
 from companion.call import Call
 from companion.masks import Mask
 from companion.typing import Float
@@ -41,7 +41,7 @@ class MultiHeadAttention(nn.Module):
 
     Raises:
         TypeError: an argument of the wrong kind.
-        ValueError: widths or heads that do not divide, or a probability outside 0 to 1.
+        ValueError: widths or heads that do not divide, a probability outside 0 to 1, or no such backend.
 
     Example:
         >>> mha = MultiHeadAttention(d_model=8, num_heads=4, num_kv_heads=2)
@@ -73,7 +73,8 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"num_heads={num_heads} must be a multiple of num_kv_heads={num_kv_heads}")
         self.d_head = d_model // num_heads if d_head is None else check.integer("d_head", d_head)
         self.dropout = check.probability("dropout", dropout)
-        self.backend = check.backend_name(backend)
+        find(backend)  # a name that nobody has is an error here, not at the first call
+        self.backend = backend
         check.flag("bias", bias)
         self.W_Q = nn.Linear(d_model, self.num_heads * self.d_head, bias=bias)
         self.W_K = nn.Linear(d_model, self.num_kv_heads * self.d_head, bias=bias)

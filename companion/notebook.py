@@ -100,9 +100,9 @@ def _without_docstrings(source: str) -> str:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or ast.get_docstring(node) is None:
             continue
-        if len(node.body) == 1:
-            continue  # nothing but documentation: without it the source would not parse
         first = node.body[0]
+        if len(node.body) == 1 or first.lineno == node.lineno:
+            continue  # nothing would be left that parses
         last = first.end_lineno or first.lineno
         while last < len(lines) and not lines[last].strip():
             last += 1

@@ -311,7 +311,7 @@ def from_multihead() -> Iterator[Row]:
             call, mask=torch.ones(2, 3, 5, dtype=torch.bool), says=("mask must have shape", "mask[:, None]")
         )
         yield wrong_kind(call, bias=YES, says=("bias must be floating point", "torch.bool"))
-    yield wrong_value(new(8, 4, backend="nobody"), x, says=("backend must be 'auto' or one of", "'nobody'"))
+    yield wrong_value(new, 8, 4, backend="nobody", says=("backend must be 'auto' or one of", "'nobody'"))
     yield wrong_value(new(8, 4, backend="cudnn"), x, says=("'cudnn' cannot serve", "NVIDIA"))
 
 

@@ -9,7 +9,7 @@ import pytest
 import companion
 
 MODULES = ["companion", *(found.name for found in pkgutil.walk_packages(companion.__path__, "companion."))]
-HAVE_EXAMPLES = {"attention", "backends", "diagnostics", "lookup", "masks", "multihead"}
+HAVE_EXAMPLES = {"attention", "backends", "diagnostics", "lookup", "mask", "masks", "multihead"}
 
 
 @pytest.mark.parametrize("name", MODULES)
