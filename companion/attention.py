@@ -66,9 +66,7 @@ def stable_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "
     """
     check.floating("x", x)
     check.min_rank("x", x, 1, "(..., S)")
-    axis = check.integer("dim", dim, minimum=-x.dim())
-    if axis >= x.dim():
-        raise ValueError(f"dim must be an axis of x, which has shape {check.shape(x)}; got {dim}")
+    axis = check.axis("dim", dim, x)
     if x.shape[axis] == 0:
         return x.clone()
     scores = at_least_float32(x)

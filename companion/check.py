@@ -8,7 +8,7 @@ waits for a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 
 import torch
@@ -44,6 +44,20 @@ def min_rank(name: str, x: Tensor, rank: int, letters: str) -> None:
     """Refuse a tensor with fewer than ``rank`` dims."""
     if x.dim() < rank:
         raise ValueError(f"{name} must have at least {rank} dims, {letters}; got shape {shape(x)}")
+
+
+def width(name: str, x: Tensor, features: int) -> None:
+    """Refuse a tensor whose last dim is another."""
+    if x.shape[-1] != features:
+        raise ValueError(f"{name} must have {features} features in its last dim, got shape {shape(x)}")
+
+
+def axis(name: str, dim: object, x: Tensor) -> int:
+    """Refuse what is no axis of ``x``; count it from the front."""
+    number = integer(name, dim, minimum=-x.dim())
+    if number >= x.dim():
+        raise ValueError(f"{name} must be an axis of x, which has shape {shape(x)}; got {dim}")
+    return number % x.dim()
 
 
 def same_dtype(**tensors: Tensor) -> None:
@@ -100,6 +114,28 @@ def flag(name: str, x: object) -> bool:
     """Refuse what is neither True nor False: a mask passed as ``causal`` is a common slip."""
     if not isinstance(x, bool):
         raise TypeError(f"{name} must be True or False, got {type(x).__name__}")
+    return x
+
+
+def int_or_bool(name: str, x: object) -> Tensor:
+    """Refuse what is neither counts or positions, ``(n,)`` whole numbers from 0, nor a table, ``(B, S)`` booleans."""
+    if not isinstance(x, Tensor):
+        if isinstance(x, (str, bytes)) or not isinstance(x, Sequence):
+            raise TypeError(f"{name} must be a tensor or a sequence of ints, got {type(x).__name__}")
+        try:
+            x = torch.as_tensor(x) if len(x) else torch.zeros(0, dtype=torch.long)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"{name} must be integers (n,) or booleans (B, S), got {x!r}: {error}") from None
+    x = tensor(name, x)
+    if x.is_floating_point() or x.is_complex():
+        raise TypeError(f"{name} must be integers (n,) or booleans (B, S), got {x.dtype}")
+    if x.dtype is torch.bool:
+        if x.dim() != 2:
+            raise ValueError(f"{name} given as booleans must have shape (B, S), got {shape(x)}")
+    elif x.dim() != 1:
+        raise ValueError(f"{name} must have shape (n,), got {shape(x)}; a table (B, S) must be boolean")
+    elif x.device.type == "cpu" and x.numel() and int(x.min()) < 0:  # reading it elsewhere would wait for a GPU
+        raise ValueError(f"{name} must not be negative, got {x.tolist()}")
     return x
 
 

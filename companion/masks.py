@@ -16,9 +16,10 @@ from torch import Tensor
 
 from companion import check
 from companion.mask import Mask, Rule
+from companion.sparse_masks import bigbird, longformer
 from companion.typing import Bool
 
-__all__ = ["Mask", "causal", "document", "padding", "sliding_window"]
+__all__ = ["Mask", "bigbird", "causal", "document", "longformer", "padding", "prefix_lm", "sliding_window"]
 
 
 def causal(offset: int | None = None) -> Mask:
@@ -95,10 +96,8 @@ def padding(lengths: Tensor | Sequence[int]) -> Mask:
         tensor([[ True,  True, False],
                 [ True,  True,  True]])
     """
-    real = _as_table("lengths", lengths)
+    real = check.int_or_bool("lengths", lengths)
     if real.dtype is torch.bool:
-        if real.dim() != 2:
-            raise ValueError(f"lengths given as booleans must have shape (B, S), got {check.shape(real)}")
 
         def bind_table(batch: int, length: int, keys: int, device: torch.device) -> Rule:
             if check.shape(real) != (batch, keys):
@@ -107,14 +106,7 @@ def padding(lengths: Tensor | Sequence[int]) -> Mask:
             return lambda b, h, q, k: table[b, k]
 
         return Mask.bound(bind_table, "padding(...)", real.shape[0])
-
-    if real.is_floating_point() or real.is_complex():
-        raise TypeError(f"lengths must be integers (B,) or booleans (B, S), got {real.dtype}")
-    if real.dim() != 1:
-        raise ValueError(f"lengths must have shape (B,), got {check.shape(real)}; a table (B, S) must be boolean")
     longest = _largest(real)
-    if real.device.type == "cpu" and real.numel() and int(real.min()) < 0:
-        raise ValueError(f"lengths must not be negative, got {real.tolist()}")
 
     def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
         if real.shape[0] != batch:
@@ -166,17 +158,33 @@ def document(ids: Tensor) -> Mask:
     return Mask.bound(bind, "document(...)", table.shape[0])
 
 
-def _as_table(name: str, x: object) -> Tensor:
-    if isinstance(x, Tensor):
-        return check.tensor(name, x)
-    if isinstance(x, (str, bytes)) or not isinstance(x, Sequence):
-        raise TypeError(f"{name} must be a tensor or a sequence of ints, got {type(x).__name__}")
-    if not len(x):
-        return torch.zeros(0, dtype=torch.long)
-    try:
-        return torch.as_tensor(x)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} must be integers (B,) or booleans (B, S), got {x!r}: {error}") from None
+def prefix_lm(lengths: Tensor | Sequence[int]) -> Mask:
+    """Everybody sees the prefix; what follows it is causal. So the prefix reads both ways, and the rest is written.
+
+    Args:
+        lengths: how long the prefix of each batch entry is, ``(B,)`` integers, counted from the first key.
+
+    Returns:
+        The mask ``(k < lengths[b]) | (k <= q)``, the last query standing at the last key.
+
+    Raises:
+        TypeError: ``lengths`` is not integer.
+        ValueError: a wrong number of dims, a negative length, or, when used, another batch or more than all keys.
+
+    Example:
+        >>> prefix_lm([2]).dense(1, 1, 3, 3)[0, 0].int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
+
+    Source: Raffel et al., "Exploring the Limits of Transfer Learning", 2019 (arXiv:1910.10683), section 3.2.1.
+    """
+    table = check.int_or_bool("lengths", lengths)
+    if table.dtype is torch.bool:
+        raise TypeError("lengths must be integers (B,), got torch.bool")
+    prefix = padding(table) | causal()
+    prefix.name = "prefix_lm(...)"
+    return prefix
 
 
 def causal_rows(L: int, S: int, device: torch.device) -> Bool[Tensor, "1 1 L S"]:

@@ -11,6 +11,7 @@ context of its own it is cross-attention.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, overload
 
 import torch
@@ -19,9 +20,11 @@ from torch import Tensor, nn
 from companion import check
 from companion.attention import merge_heads, reference, split_heads
 from companion.backends import attend, find
+from companion.cache import KVCache
 from companion.call import Call
 from companion.masks import Mask
-from companion.typing import Float
+from companion.rotary import Rotary
+from companion.typing import Float, Int
 
 __all__ = ["MultiHeadAttention"]
 
@@ -37,6 +40,8 @@ class MultiHeadAttention(nn.Module):
         d_head: ``D``, the width of a head; ``d_model // num_heads`` if not given.
         bias: let the four projections have a bias.
         dropout: the probability with which an attention weight is dropped, in training only.
+        rotary: turns queries and keys by their positions; a :class:`~companion.positions.Rotary` of width ``d_head``.
+        layer: which layer of a cache is this module's.
         backend: what ``attend`` runs on.
 
     Raises:
@@ -61,6 +66,8 @@ class MultiHeadAttention(nn.Module):
         d_head: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        rotary: Rotary | None = None,
+        layer: int = 0,
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -73,6 +80,8 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"num_heads={num_heads} must be a multiple of num_kv_heads={num_kv_heads}")
         self.d_head = d_model // num_heads if d_head is None else check.integer("d_head", d_head)
         self.dropout = check.probability("dropout", dropout)
+        self.rotary = _checked_rotary(rotary, self.d_head)
+        self.layer = check.integer("layer", layer, minimum=0)
         find(backend)  # a name that nobody has is an error here, not at the first call
         self.backend = backend
         check.flag("bias", bias)
@@ -98,6 +107,8 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | Mask | None = ...,
         bias: Tensor | None = ...,
         causal: bool = ...,
+        cache: KVCache | None = ...,
+        positions: Tensor | None = ...,
         need_weights: Literal[False] = ...,
     ) -> Tensor: ...
 
@@ -110,6 +121,8 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | Mask | None = ...,
         bias: Tensor | None = ...,
         causal: bool = ...,
+        cache: KVCache | None = ...,
+        positions: Tensor | None = ...,
         need_weights: Literal[True],
     ) -> tuple[Tensor, Tensor]: ...
 
@@ -121,6 +134,8 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | Mask | None = None,
         bias: Tensor | None = None,
         causal: bool = False,
+        cache: KVCache | None = None,
+        positions: Int[Tensor, "*some L"] | None = None,
         need_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend from ``x`` to ``context``, or to itself.
@@ -132,6 +147,10 @@ class MultiHeadAttention(nn.Module):
                 not vary, or a ``Mask``.
             bias: added to the scaled scores, shaped as ``mask``.
             causal: no query sees past its own position.
+            cache: what was seen before. In self-attention the keys and values of ``x`` are added to it, and the queries
+                see all it holds (``S`` counts those too); in cross-attention it keeps those of the first ``context``.
+            positions: of ``x``, for rotary, ``(L,)`` or ``(..., L)``: where text is padded on the left, from
+                ``position_ids``. If not given, 0 on, or on from what the cache has seen.
             need_weights: return the weights too. They cost memory ``B * H * L * S``.
 
         Returns:
@@ -142,13 +161,21 @@ class MultiHeadAttention(nn.Module):
             TypeError: an argument of the wrong kind or dtype.
             ValueError: shapes that do not fit.
         """
-        context = self._checked(x, context)
         check.flag("need_weights", need_weights)
+        self._check_inputs(x, context, cache)
         # Project and split: (..., L, M) -> (..., H, L, D)
         query = split_heads(self.W_Q(x), self.num_heads)
-        # (..., S, M) -> (..., G, S, D)
-        key = split_heads(self.W_K(context), self.num_kv_heads)
-        value = split_heads(self.W_V(context), self.num_kv_heads)
+        if context is None:
+            key, value = self.keys_and_values(x)
+            if self.rotary is not None:
+                where = self._positions(x, positions, cache)
+                query, key = self.rotary(query, where), self.rotary(key, where)
+            if cache is not None:
+                key, value = cache.update(self.layer, key, value)
+        elif cache is None:
+            key, value = self.keys_and_values(context)
+        else:
+            key, value = cache.keep(self.layer, partial(self.keys_and_values, context))
         options: dict[str, Any] = {"mask": mask, "bias": bias, "causal": causal}
         options["dropout_p"] = self.dropout if self.training else 0.0
         if need_weights:
@@ -160,12 +187,34 @@ class MultiHeadAttention(nn.Module):
         y = self.W_O(merge_heads(output))
         return (y, weights) if need_weights else y
 
+    def keys_and_values(
+        self, context: Float[Tensor, "*batch S M"]
+    ) -> tuple[Float[Tensor, "*batch G S D"], Float[Tensor, "*batch G S D"]]:
+        """What the context offers: keys to be found by, values to hand over.
+
+        Args:
+            context: ``(..., S, M)``.
+
+        Returns:
+            Both ``(..., G, S, D)``; keys are not turned yet.
+        """
+        key = split_heads(self.W_K(context), self.num_kv_heads)
+        value = split_heads(self.W_V(context), self.num_kv_heads)
+        return key, value
+
     def extra_repr(self) -> str:
         """What ``print(module)`` adds to the projections."""
         return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, d_head={self.d_head}"
 
-    def _checked(self, x: Tensor, context: Tensor | None) -> Tensor:
-        """Refuse inputs that the projections would meet with an unclear message; return the context."""
+    def _positions(self, x: Tensor, positions: Tensor | None, cache: KVCache | None) -> Tensor:
+        """Where the queries stand: as told, or going on from what this layer has seen."""
+        if positions is not None:
+            return positions
+        start = 0 if cache is None else cache.seen(self.layer)
+        return torch.arange(start, start + x.shape[-2], device=x.device)
+
+    def _check_inputs(self, x: Tensor, context: Tensor | None, cache: KVCache | None) -> None:
+        """Refuse what the projections would meet with an unclear message."""
         inputs = {"x": x} if context is None else {"x": x, "context": context}
         weight = self.W_Q.weight
         for name, tensor in inputs.items():
@@ -178,13 +227,28 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError(f"{name} must be on the module's device, {weight.device}, got {tensor.device}")
             if tensor.dtype != weight.dtype and not _autocast(tensor.device.type):
                 raise TypeError(f"{name} must have the module's dtype, {weight.dtype}, got {tensor.dtype}")
+        if cache is not None and not isinstance(cache, KVCache):
+            raise TypeError(f"cache must be a KVCache, got {type(cache).__name__}")
+        if cache is not None and x.dim() != 3:
+            raise ValueError(f"x must be (B, L, M) where there is a cache, got shape {check.shape(x)}")
         if context is None:
-            return x
+            return
+        if self.rotary is not None:
+            raise ValueError("context must be None in a rotary module: its tokens have no positions beside those of x")
         if x.shape[:-2] != context.shape[:-2]:
             raise ValueError(
                 f"x and context must have the same batch dims, got shapes {check.shape(x)} and {check.shape(context)}"
             )
-        return context
+
+
+def _checked_rotary(rotary: Rotary | None, d_head: int) -> Rotary | None:
+    if rotary is None:
+        return None
+    if not isinstance(rotary, Rotary):
+        raise TypeError(f"rotary must be a Rotary, got {type(rotary).__name__}")
+    if rotary.width != d_head:
+        raise ValueError(f"rotary must have the width of a head, {d_head}, got {rotary.width}")
+    return rotary
 
 
 def _autocast(device_type: str) -> bool:
