@@ -110,6 +110,15 @@ def probability(name: str, x: object) -> float:
     return number
 
 
+def one_of(name: str, x: object, names: tuple[str, ...]) -> str:
+    """Refuse what is none of some names."""
+    if not isinstance(x, str):
+        raise TypeError(f"{name} must be a str, got {type(x).__name__}")
+    if x not in names:
+        raise ValueError(f"{name} must be one of {', '.join(names)}; got {x!r}")
+    return x
+
+
 def flag(name: str, x: object) -> bool:
     """Refuse what is neither True nor False: a mask passed as ``causal`` is a common slip."""
     if not isinstance(x, bool):
