@@ -148,6 +148,20 @@ def int_or_bool(name: str, x: object) -> Tensor:
     return x
 
 
+def ids(name: str, x: object, vocab_size: int) -> Tensor:
+    """Refuse what is no ``(B, L)`` table of ids from 0 to ``vocab_size - 1``."""
+    table = tensor(name, x)
+    if table.is_floating_point() or table.is_complex() or table.dtype is torch.bool:
+        raise TypeError(f"{name} must be integers, got {table.dtype}")
+    if table.dim() != 2:
+        raise ValueError(f"{name} must have shape (B, L), got {shape(table)}")
+    if table.device.type == "cpu" and table.numel():  # reading it elsewhere would wait for a GPU
+        low, high = (int(end) for end in torch.aminmax(table))
+        if low < 0 or high >= vocab_size:
+            raise ValueError(f"{name} must be from 0 to {vocab_size - 1}, got {low if low < 0 else high}")
+    return table
+
+
 def device(name: str, x: object) -> torch.device:
     """Refuse what names no kind of device; ``None`` is the CPU."""
     if x is None or isinstance(x, torch.device):
