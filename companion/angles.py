@@ -38,25 +38,26 @@ class Angles(nn.Module):
         self.base = check.real("base", base)
         if self.base <= 1:
             raise ValueError(f"base must be more than 1, got {self.base}")
-        self.register_buffer("frequencies", self._frequencies(), persistent=False)
+        default = torch.empty(0).device
+        self.register_buffer("frequencies", self._frequencies(default), persistent=False)
 
-    def angles(self, positions: Int[Tensor, "*batch L"]) -> Float[Tensor, "*batch L half"]:
-        """The angle of each pair at each position, in radians, float32."""
-        return positions.unsqueeze(-1) * self.frequencies
+    def angles(self, positions: Int[Tensor, "*batch L"], dtype: torch.dtype) -> Float[Tensor, "*batch L half"]:
+        """The angle of each pair at each position, in radians; in ``dtype``, but float32 at least."""
+        wide = torch.promote_types(dtype, torch.float32)
+        return positions.unsqueeze(-1).to(wide) * self.frequencies.to(wide)
 
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
         return f"{self.width}, base={self.base:g}"
 
-    def _frequencies(self) -> Tensor:
-        pairs = torch.arange(0, self.width, 2, dtype=torch.float64)
-        return (self.base ** (-pairs / self.width)).float()
+    def _frequencies(self, device: torch.device) -> Tensor:
+        pairs = torch.arange(0, self.width, 2, dtype=torch.float64, device="cpu")  # not every device has float64
+        return (self.base ** (-pairs / self.width)).float().to(device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Move with the module, but stay in float32: rounding and coming back would lose digits."""
+        """Move with the module, but made anew: ``to(dtype)`` would round them, ``to_empty()`` leave them blank."""
         super()._apply(fn, recurse)
-        if self.frequencies.dtype is not torch.float32:
-            self.frequencies = self._frequencies().to(self.frequencies.device)
+        self.frequencies = self._frequencies(self.frequencies.device)
         return self
 
 
@@ -66,9 +67,7 @@ def checked_positions(
     """Positions ``(L,)`` or ``(*batch, L)``; refuse any other shape. 0 to ``L - 1`` if not given."""
     if positions is None:
         return torch.arange(length, device=device)
-    where = check.tensor("positions", positions)
-    if where.is_floating_point() or where.is_complex() or where.dtype is torch.bool:
-        raise TypeError(f"positions must be integers, got {where.dtype}")
+    where = check.integers("positions", positions)
     if check.shape(where) not in ((length,), (*batch, length)):
         either = f"(L,) = {(length,)}" + (f" or (..., L) = {(*batch, length)}" if batch else "")
         raise ValueError(f"positions must have shape {either}, got {check.shape(where)}")

@@ -36,6 +36,7 @@ class EncoderBlock(nn.Module):
         num_heads: ``H``.
         d_ff: the feed-forward width; see ``FeedForward``.
         num_kv_heads: ``G``; ``H`` if not given.
+        d_head: ``D``; ``d_model // num_heads`` if not given.
         activation: see ``FeedForward``.
         norm: ``"layer"`` or ``"rms"``.
         norm_first: ``False`` is the post-LN block of 2017, ``True`` the pre-LN block of today.
@@ -51,6 +52,7 @@ class EncoderBlock(nn.Module):
         ValueError: numbers that do not fit, or unknown names.
 
     Example:
+        >>> import torch
         >>> EncoderBlock(8, num_heads=2)(torch.zeros(1, 3, 8)).shape
         torch.Size([1, 3, 8])
 
@@ -65,6 +67,7 @@ class EncoderBlock(nn.Module):
         d_ff: int | None = None,
         *,
         num_kv_heads: int | None = None,
+        d_head: int | None = None,
         activation: str = "relu",
         norm: str = "layer",
         norm_first: bool = False,
@@ -78,7 +81,8 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.norm_first = check.flag("norm_first", norm_first)
         options: dict[str, Any] = {"bias": bias, "dropout": dropout, "layer": layer, "backend": backend}
-        self.attention = MultiHeadAttention(d_model, num_heads, num_kv_heads=num_kv_heads, rotary=rotary, **options)
+        options |= {"num_kv_heads": num_kv_heads, "d_head": d_head}
+        self.attention = MultiHeadAttention(d_model, num_heads, rotary=rotary, **options)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias=bias, dropout=dropout)
         self.norm_attention = make_norm(norm, d_model, eps, bias=bias)
         self.norm_feed_forward = make_norm(norm, d_model, eps, bias=bias)
@@ -111,6 +115,7 @@ class EncoderBlock(nn.Module):
             TypeError: an argument of the wrong kind or dtype.
             ValueError: shapes that do not fit.
         """
+        check.module_input("x", x, self.attention.W_Q.weight, "(..., L, M)")
         options: dict[str, Any] = {"bias": bias, "causal": causal, "cache": cache, "positions": positions}
         x = self._add(x, self.norm_attention, lambda y: self.attention(y, mask=mask, **options))
         return self._add(x, self.norm_feed_forward, self.feed_forward)
@@ -128,6 +133,7 @@ class DecoderBlock(nn.Module):
         d_ff: the feed-forward width; see ``FeedForward``.
         cross_attention: look at a memory, as in an encoder-decoder; ``False`` is the block of a GPT.
         num_kv_heads: ``G``; ``H`` if not given.
+        d_head: ``D``; ``d_model // num_heads`` if not given.
         activation: see ``FeedForward``.
         norm: ``"layer"`` or ``"rms"``.
         norm_first: ``False`` is the post-LN block of 2017, ``True`` the pre-LN block of today.
@@ -143,6 +149,7 @@ class DecoderBlock(nn.Module):
         ValueError: numbers that do not fit, or unknown names.
 
     Example:
+        >>> import torch
         >>> block = DecoderBlock(8, num_heads=2)
         >>> block(torch.zeros(1, 3, 8), memory=torch.zeros(1, 5, 8)).shape
         torch.Size([1, 3, 8])
@@ -158,6 +165,7 @@ class DecoderBlock(nn.Module):
         *,
         cross_attention: bool = True,
         num_kv_heads: int | None = None,
+        d_head: int | None = None,
         activation: str = "relu",
         norm: str = "layer",
         norm_first: bool = False,
@@ -171,7 +179,7 @@ class DecoderBlock(nn.Module):
         super().__init__()
         self.norm_first = check.flag("norm_first", norm_first)
         options: dict[str, Any] = {"bias": bias, "dropout": dropout, "layer": layer, "backend": backend}
-        options["num_kv_heads"] = num_kv_heads
+        options |= {"num_kv_heads": num_kv_heads, "d_head": d_head}
         self.attention = MultiHeadAttention(d_model, num_heads, rotary=rotary, **options)
         self.norm_attention = make_norm(norm, d_model, eps, bias=bias)
         self.cross_attention: MultiHeadAttention | None = None
@@ -216,9 +224,8 @@ class DecoderBlock(nn.Module):
             TypeError: an argument of the wrong kind or dtype.
             ValueError: shapes that do not fit, a memory that is missing, or one that nobody looks at.
         """
-        if (memory is None) != (self.cross_attention is None):
-            wanted = "given to" if memory is None else "None for"
-            raise ValueError(f"memory must be {wanted} a block with cross_attention={self.cross_attention is not None}")
+        check.module_input("x", x, self.attention.W_Q.weight, "(..., L, M)")
+        self._check_memory(x, memory)
         options: dict[str, Any] = {"bias": bias, "causal": causal, "cache": cache, "positions": positions}
         x = self._add(x, self.norm_attention, lambda y: self.attention(y, mask=mask, **options))
         cross, norm = self.cross_attention, self.norm_cross_attention
@@ -228,6 +235,18 @@ class DecoderBlock(nn.Module):
 
     def _add(self, x: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
         return add_and_norm(x, norm, f, self.dropout, norm_first=self.norm_first)
+
+    def _check_memory(self, x: Tensor, memory: Tensor | None) -> None:
+        if (memory is None) != (self.cross_attention is None):
+            wanted = "given to" if memory is None else "None for"
+            raise ValueError(f"memory must be {wanted} a block with cross_attention={self.cross_attention is not None}")
+        if memory is None:
+            return
+        check.module_input("memory", memory, self.attention.W_Q.weight, "(..., S, M)")
+        if memory.shape[:-2] != x.shape[:-2]:
+            raise ValueError(
+                f"x and memory must have the same batch dims, got shapes {check.shape(x)} and {check.shape(memory)}"
+            )
 
 
 def add_and_norm(

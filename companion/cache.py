@@ -4,32 +4,21 @@ To write token t, attention needs the query of that token alone, and all keys an
 so they are kept. A step then costs what one query costs, not what the whole text costs.
 
 A cache is for decoding. Under ``torch.no_grad`` it writes into memory that was set aside once; where gradients are
-wanted it makes new tensors instead, and stays right.
+enabled it makes new tensors instead, at the price of a copy a step, and stays right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from companion import check
-from companion.typing import Float, Int
+from companion.layer_cache import LayerCache
+from companion.typing import Bool, Float, Int
 
 __all__ = ["KVCache", "RollingKVCache"]
-
-
-@dataclass
-class _Layer:
-    """One layer's memory: of the buffers' positions, ``start`` to ``end`` are in use; ``seen`` were ever added."""
-
-    key: Tensor
-    value: Tensor
-    start: int = 0
-    end: int = 0
-    seen: int = 0
 
 
 class KVCache:
@@ -40,6 +29,10 @@ class KVCache:
     Args:
         max_length: how many positions it can hold.
         num_layers: how many layers it serves.
+
+    Attributes:
+        real: which of the positions are real tokens, ``(B, S)``, or None where all are. Models note it here, so that
+            the padding of a prompt is still known when its text goes on.
 
     Raises:
         TypeError: no ints.
@@ -56,12 +49,18 @@ class KVCache:
     def __init__(self, max_length: int, num_layers: int = 1) -> None:
         self.max_length = check.integer("max_length", max_length)
         self.num_layers = check.integer("num_layers", num_layers)
-        self._layers: list[_Layer | None] = [None] * num_layers
+        self.real: Bool[Tensor, "B S"] | None = None
+        self._layers: list[LayerCache | None] = [None] * num_layers
 
     @property
     def length(self) -> int:
         """How many positions every layer has seen: what the next token's position is, before a step begins."""
         return min(self.seen(layer) for layer in range(self.num_layers))
+
+    @property
+    def level(self) -> bool:
+        """Whether all layers have seen as much, as they have between steps."""
+        return len({self.seen(layer) for layer in range(self.num_layers)}) == 1
 
     def seen(self, layer: int) -> int:
         """How many positions one layer has seen. Within a step, lower layers are ahead of upper ones.
@@ -94,23 +93,14 @@ class KVCache:
 
         Raises:
             TypeError: no floating-point tensors, or another dtype than before.
-            ValueError: shapes or devices that do not fit what is held, or more positions than ``max_length``.
+            ValueError: shapes or devices that do not fit what is held, more positions than ``max_length``, or a layer
+                that ``keep`` has filled.
         """
         index = self._index(layer)
         held = self._checked(index, key, value)
-        added = key.shape[-2]
-        self._limit(held, added)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in (key, value, held.key, held.value)):
-            held.key = torch.cat([held.key[:, :, held.start : held.end], key], dim=-2)
-            held.value = torch.cat([held.value[:, :, held.start : held.end], value], dim=-2)
-            held.start, held.end = 0, held.key.shape[-2]
-        else:
-            self._make_room(held, added)
-            held.key[:, :, held.end : held.end + added] = key
-            held.value[:, :, held.end : held.end + added] = value
-            held.end += added
-        held.seen += added
-        both = held.key[:, :, held.start : held.end], held.value[:, :, held.start : held.end]
+        self._limit(held, key.shape[-2])
+        self._layers[index] = held
+        both = held.add(key, value, self.max_length)
         self._forget(held)
         return both
 
@@ -125,16 +115,18 @@ class KVCache:
             The pair.
 
         Raises:
-            TypeError: ``layer`` is no int.
-            ValueError: no such layer.
+            TypeError: ``layer`` is no int, or ``make`` cannot be called.
+            ValueError: no such layer, or one that ``update`` has filled.
         """
         index = self._index(layer)
+        if not callable(make):
+            raise TypeError(f"make must be callable, got {type(make).__name__}")
         held = self._layers[index]
         if held is None:
-            key, value = make()
-            length = key.shape[-2]
-            held = self._layers[index] = _Layer(key, value, 0, length, length)
-        return held.key[:, :, held.start : held.end], held.value[:, :, held.start : held.end]
+            held = self._layers[index] = LayerCache.memory(*make())
+        if not held.fixed:
+            raise ValueError(f"layer {layer} holds what self-attention has seen; a memory needs a cache of its own")
+        return held.held()
 
     def crop(self, n: int) -> None:
         """Forget all but the first ``n`` positions: step back, as when a draft is rejected.
@@ -144,35 +136,44 @@ class KVCache:
 
         Raises:
             TypeError: no int.
-            ValueError: negative, or more than are held.
+            ValueError: negative, more than are held, or further back than a rolling cache can go.
         """
         check.integer("n", n, minimum=0)
         if n > self.length:
             raise ValueError(f"n must be at most the {self.length} positions held, got {n}")
-        for held in self._layers:
-            if held is not None:
-                self._crop(held, held.seen - n)
+        layers = [held for held in self._layers if held is not None]
+        for held in layers:  # all or none
+            self._check_crop(held, held.seen - n)
+        for held in layers:
+            self._crop(held, held.seen - n)
+        self.real = None if self.real is None else self.real[:, :n]
 
-    def reorder(self, entries: Int[Tensor, " B"]) -> None:
+    def reorder(self, entries: Int[Tensor, " n"]) -> None:
         """Take batch entries anew, some twice and some not at all, as beam search does.
 
         Args:
-            entries: which of the old entries each new one continues, ``(B,)`` integers.
+            entries: which of the old entries each new one continues, ``(n,)`` integers.
 
         Raises:
             TypeError: ``entries`` is no integer tensor.
-            ValueError: ``entries`` is not ``(B,)``.
+            ValueError: ``entries`` is not ``(n,)``, or there is no such entry.
         """
-        chosen = check.int_or_bool("entries", entries)
+        chosen = check.int_or_bool("entries", entries, "n")
         if chosen.dtype is torch.bool:
-            raise TypeError("entries must be integers (B,), got torch.bool")
-        for held in self._layers:
-            if held is not None:
-                held.key, held.value = (x.index_select(0, chosen.to(x.device)) for x in (held.key, held.value))
+            raise TypeError("entries must be integers (n,), got torch.bool")
+        layers = [held for held in self._layers if held is not None]
+        batch, largest = layers[0].key.shape[0] if layers else 0, check.extremes(chosen)[1]
+        if layers and largest >= batch:
+            raise ValueError(f"entries must be less than the batch, {batch}, got {largest}")
+        for held in layers:
+            held.take(chosen)
+        if self.real is not None:
+            self.real = self.real.index_select(0, chosen.to(self.real.device, torch.long))
 
     def reset(self) -> None:
         """Forget everything, and give the memory back."""
         self._layers = [None] * self.num_layers
+        self.real = None
 
     def _index(self, layer: int) -> int:
         index = check.integer("layer", layer, minimum=0)
@@ -180,8 +181,8 @@ class KVCache:
             raise ValueError(f"layer must be less than num_layers={self.num_layers}, got {layer}")
         return index
 
-    def _checked(self, layer: int, key: Tensor, value: Tensor) -> _Layer:
-        """Refuse what does not fit; set memory aside at the first update."""
+    def _checked(self, layer: int, key: Tensor, value: Tensor) -> LayerCache:
+        """Refuse what does not fit what the layer holds."""
         for name, x in (("key", key), ("value", value)):
             check.floating(name, x)
             if x.dim() != 4:
@@ -192,52 +193,36 @@ class KVCache:
             )
         held = self._layers[layer]
         if held is None:
-            keys, values = (x.new_empty(*x.shape[:2], self.max_length, x.shape[-1]) for x in (key, value))
-            held = _Layer(keys, values)
-            self._layers[layer] = held
-        for name, x, old in (("key", key, held.key), ("value", value, held.value)):
-            check.same_dtype(**{name: x, "cache": old})
-            check.same_device(**{name: x, "cache": old})
-            if (*x.shape[:2], x.shape[-1]) != (*old.shape[:2], old.shape[-1]):
-                batch, groups, width = *old.shape[:2], old.shape[-1]
-                raise ValueError(
-                    f"{name} must be (B, G, n, width) = ({batch}, {groups}, n, {width}), as before; "
-                    f"got {check.shape(x)}"
-                )
+            check.same_dtype(key=key, value=value)
+            check.same_device(key=key, value=value)
+            return LayerCache.empty(key, value)
+        if held.fixed:
+            raise ValueError(f"layer {layer} holds a memory; self-attention needs a cache of its own")
+        held.require_same(key, value)
         return held
 
-    def _limit(self, held: _Layer, added: int) -> None:
+    def _limit(self, held: LayerCache, added: int) -> None:
         if held.seen + added > self.max_length:
             raise ValueError(
                 f"key has {added} positions, and the cache holds {held.seen} of max_length={self.max_length}"
             )
 
-    def _make_room(self, held: _Layer, added: int) -> None:
-        """Move what is held to the front of its memory, or of a larger one."""
-        kept = held.end - held.start
-        if held.end + added <= held.key.shape[-2]:
-            return
-        room = max(self.max_length, kept + added)
-        for name in ("key", "value"):
-            old = getattr(held, name).detach()
-            front = old if old.shape[-2] == room else old.new_empty(*old.shape[:2], room, old.shape[-1])
-            front[:, :, :kept] = old[:, :, held.start : held.end].clone()  # the two may overlap
-            setattr(held, name, front)
-        held.start, held.end = 0, kept
-
-    def _forget(self, held: _Layer) -> None:
+    def _forget(self, held: LayerCache) -> None:
         """What is dropped after an update: nothing here."""
 
-    def _crop(self, held: _Layer, dropped: int) -> None:
-        held.end -= dropped
-        held.seen -= dropped
+    def _check_crop(self, held: LayerCache, dropped: int) -> None:
+        """Whether what would be left is still there: here it is."""
+
+    def _crop(self, held: LayerCache, dropped: int) -> None:
+        held.drop(dropped)
 
 
 class RollingKVCache(KVCache):
     """Keys and values of the last positions only, for attention in a sliding window.
 
     An update returns the new positions and the ``window - 1`` before them: all that ``sliding_window(window)`` lets the
-    new queries see. Memory does not grow with the text.
+    new queries see. That mask is to be given too: of several new queries, each sees less. Memory does not grow with the
+    text.
 
     Args:
         window: how many keys a query sees, itself included.
@@ -260,16 +245,21 @@ class RollingKVCache(KVCache):
         # Twice the window, so that only every window-th step has to move what is kept to the front.
         super().__init__(2 * self.window + self.max_step, num_layers)
 
-    def _limit(self, held: _Layer, added: int) -> None:
+    def _limit(self, held: LayerCache, added: int) -> None:
         """None: what is old makes room for what is new."""
 
-    def _forget(self, held: _Layer) -> None:
+    def _forget(self, held: LayerCache) -> None:
         held.start = max(held.start, held.end - (self.window - 1))
 
-    def _crop(self, held: _Layer, dropped: int) -> None:
-        left = held.end - dropped
-        needed = min(self.window - 1, held.seen - dropped)
+    def _check_crop(self, held: LayerCache, dropped: int) -> None:
+        left, needed = held.end - dropped, self._needed(held, dropped)
         if left < needed:
             raise ValueError(f"n is too far back: of the {needed} positions before it, {max(left, 0)} are still held")
-        held.end, held.start = left, left - needed
-        held.seen -= dropped
+
+    def _crop(self, held: LayerCache, dropped: int) -> None:
+        super()._crop(held, dropped)
+        held.start = held.end - self._needed(held, 0)
+
+    def _needed(self, held: LayerCache, dropped: int) -> int:
+        """How many positions the next query looks back on."""
+        return min(self.window - 1, held.seen - dropped)

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # PyTorch can do little with the rest
 
 
 def shape(x: Tensor) -> tuple[int, ...]:
@@ -40,6 +41,14 @@ def floating(name: str, x: object) -> Tensor:
     return x
 
 
+def integers(name: str, x: object) -> Tensor:
+    """Refuse what is no tensor of whole numbers."""
+    x = tensor(name, x)
+    if x.dtype not in INTEGERS:
+        raise TypeError(f"{name} must be integers (uint8 or int8 to int64), got {x.dtype}")
+    return x
+
+
 def min_rank(name: str, x: Tensor, rank: int, letters: str) -> None:
     """Refuse a tensor with fewer than ``rank`` dims."""
     if x.dim() < rank:
@@ -50,6 +59,31 @@ def width(name: str, x: Tensor, features: int) -> None:
     """Refuse a tensor whose last dim is another."""
     if x.shape[-1] != features:
         raise ValueError(f"{name} must have {features} features in its last dim, got shape {shape(x)}")
+
+
+def on_device(name: str, x: Tensor, weight: Tensor) -> None:
+    """Refuse a tensor on another device than the module's."""
+    if x.device != weight.device:
+        raise ValueError(f"{name} must be on the module's device, {weight.device}, got {x.device}")
+
+
+def module_input(name: str, x: object, weight: Tensor, letters: str) -> Tensor:
+    """Refuse what a module's weight ``(..., M)`` would meet with an unclear message.
+
+    Args:
+        name: of the argument.
+        x: the argument.
+        weight: a parameter of the module, whose last dim is ``M``.
+        letters: of the shape, such as ``"(..., L, M)"``.
+    """
+    x = floating(name, x)
+    min_rank(name, x, letters.count(","), letters)
+    if x.shape[-1] != weight.shape[-1]:
+        raise ValueError(f"{name} must be {letters} with M={weight.shape[-1]}, got shape {shape(x)}")
+    on_device(name, x, weight)
+    if x.dtype != weight.dtype and not _autocast(x.device.type):
+        raise TypeError(f"{name} must have the module's dtype, {weight.dtype}, got {x.dtype}")
+    return x
 
 
 def axis(name: str, dim: object, x: Tensor) -> int:
@@ -126,40 +160,57 @@ def flag(name: str, x: object) -> bool:
     return x
 
 
-def int_or_bool(name: str, x: object) -> Tensor:
-    """Refuse what is neither counts or positions, ``(n,)`` whole numbers from 0, nor a table, ``(B, S)`` booleans."""
+def int_or_bool(name: str, x: object, letter: str = "B") -> Tensor:
+    """Refuse what is neither counts or positions, ``(B,)`` whole numbers from 0, nor a table, ``(B, S)`` booleans."""
     if not isinstance(x, Tensor):
         if isinstance(x, (str, bytes)) or not isinstance(x, Sequence):
             raise TypeError(f"{name} must be a tensor or a sequence of ints, got {type(x).__name__}")
         try:
-            x = torch.as_tensor(x) if len(x) else torch.zeros(0, dtype=torch.long)
+            x = torch.tensor(x, dtype=None if len(x) else torch.long, device="cpu")
         except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(f"{name} must be integers (n,) or booleans (B, S), got {x!r}: {error}") from None
+            raise TypeError(f"{name} must be integers ({letter},) or booleans (B, S), got {x!r}: {error}") from None
     x = tensor(name, x)
-    if x.is_floating_point() or x.is_complex():
-        raise TypeError(f"{name} must be integers (n,) or booleans (B, S), got {x.dtype}")
+    if x.dtype not in (torch.bool, *INTEGERS):
+        raise TypeError(f"{name} must be integers ({letter},) or booleans (B, S), got {x.dtype}")
     if x.dtype is torch.bool:
         if x.dim() != 2:
             raise ValueError(f"{name} given as booleans must have shape (B, S), got {shape(x)}")
     elif x.dim() != 1:
-        raise ValueError(f"{name} must have shape (n,), got {shape(x)}; a table (B, S) must be boolean")
-    elif x.device.type == "cpu" and x.numel() and int(x.min()) < 0:  # reading it elsewhere would wait for a GPU
+        raise ValueError(f"{name} must have shape ({letter},), got {shape(x)}; a table (B, S) must be boolean")
+    elif extremes(x)[0] < 0:
         raise ValueError(f"{name} must not be negative, got {x.tolist()}")
     return x
 
 
+def extremes(x: Tensor) -> tuple[int, int]:
+    """The smallest and the largest number.
+
+    ``(0, -1)`` where there is none, where reading it would wait for a GPU, and in ``torch.compile``, which cannot.
+    """
+    if x.device.type != "cpu" or not x.numel() or torch.compiler.is_compiling():
+        return 0, -1
+    low, high = torch.aminmax(x)
+    return int(low), int(high)
+
+
 def ids(name: str, x: object, vocab_size: int) -> Tensor:
     """Refuse what is no ``(B, L)`` table of ids from 0 to ``vocab_size - 1``."""
-    table = tensor(name, x)
-    if table.is_floating_point() or table.is_complex() or table.dtype is torch.bool:
-        raise TypeError(f"{name} must be integers, got {table.dtype}")
+    table = integers(name, x)
     if table.dim() != 2:
         raise ValueError(f"{name} must have shape (B, L), got {shape(table)}")
-    if table.device.type == "cpu" and table.numel():  # reading it elsewhere would wait for a GPU
-        low, high = (int(end) for end in torch.aminmax(table))
-        if low < 0 or high >= vocab_size:
-            raise ValueError(f"{name} must be from 0 to {vocab_size - 1}, got {low if low < 0 else high}")
+    low, high = extremes(table)
+    if low < 0 or high >= vocab_size:
+        raise ValueError(f"{name} must be from 0 to {vocab_size - 1}, got {low if low < 0 else high}")
     return table
+
+
+def module(name: str, x: object) -> nn.Module:
+    """Refuse what is no module, or one without parameters, which would not say what device it is on."""
+    if not isinstance(x, nn.Module):
+        raise TypeError(f"{name} must be a torch.nn.Module, got {type(x).__name__}")
+    if next(x.parameters(), None) is None:
+        raise ValueError(f"{name} must have parameters, got {type(x).__name__} with none")
+    return x
 
 
 def device(name: str, x: object) -> torch.device:
@@ -172,6 +223,10 @@ def device(name: str, x: object) -> torch.device:
         return torch.device(x)
     except RuntimeError:
         raise ValueError(f"{name} must name a device, such as 'cpu' or 'cuda', got {x!r}") from None
+
+
+def _autocast(device_type: str) -> bool:
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 
 def _list(items: Iterable[object]) -> str:

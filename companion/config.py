@@ -24,6 +24,7 @@ class TransformerConfig:
         num_decoder_layers: blocks of an encoder-decoder's decoder, if not ``num_layers``.
         d_ff: the feed-forward width; see ``FeedForward``.
         num_kv_heads: ``G``; ``H`` if None.
+        d_head: ``D``, the width of a head; ``d_model // num_heads`` if None.
         max_length: how many learned positions there are; others have no limit.
         positions: ``"sinusoidal"``, ``"learned"``, ``"rotary"``, ``"alibi"`` or ``"none"``.
         rotary_base: of ``Rotary``.
@@ -53,6 +54,7 @@ class TransformerConfig:
     num_decoder_layers: int | None = None
     d_ff: int | None = None
     num_kv_heads: int | None = None
+    d_head: int | None = None
     max_length: int = 512
     positions: str = "sinusoidal"
     rotary_base: float = 10_000.0
@@ -90,6 +92,6 @@ class TransformerConfig:
 
     def block_options(self) -> dict[str, Any]:
         """What the blocks are built with, but for their layer and rotary."""
-        names = {"d_model", "num_heads", "d_ff", "num_kv_heads", "activation", "norm", "norm_first", "eps"}
-        names |= {"bias", "dropout", "backend"}
+        names = {"d_model", "num_heads", "d_ff", "num_kv_heads", "d_head", "activation", "norm", "norm_first"}
+        names |= {"eps", "bias", "dropout", "backend"}
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}

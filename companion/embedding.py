@@ -23,6 +23,9 @@ class TokenEmbedding(nn.Module):
     Args:
         config: of the model.
 
+    Raises:
+        TypeError: ``config`` is no ``TransformerConfig``.
+
     Example:
         >>> embed = TokenEmbedding(TransformerConfig(vocab_size=10, d_model=8))
         >>> embed(torch.tensor([[1, 2, 3]])).shape
@@ -31,6 +34,8 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        if not isinstance(config, TransformerConfig):
+            raise TypeError(f"config must be a TransformerConfig, got {type(config).__name__}")
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
         self.types = nn.Embedding(config.num_token_types, config.d_model) if config.num_token_types else None
@@ -69,7 +74,8 @@ class TokenEmbedding(nn.Module):
             ValueError: shapes that do not fit, ids outside the vocabulary (on a CPU), or types that the model has not.
         """
         check.ids("ids", ids, self.config.vocab_size)
-        x = self.tokens(ids)
+        check.on_device("ids", ids, self.tokens.weight)
+        x = self.tokens(ids.long())
         if self.config.scales_embedding:
             x = x * math.sqrt(self.config.d_model)
         if self.positions is not None:
@@ -81,7 +87,8 @@ class TokenEmbedding(nn.Module):
                 raise ValueError(
                     f"token_types must have the shape of ids, {check.shape(ids)}, got {check.shape(kinds)}"
                 )
-            x = x + self.types(kinds)
+            check.on_device("token_types", kinds, self.types.weight)
+            x = x + self.types(kinds.long())
         elif token_types is not None:
             raise ValueError("token_types must be None: the model's config has num_token_types=0")
         if self.norm is not None:

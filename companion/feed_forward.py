@@ -41,6 +41,7 @@ class FeedForward(nn.Module):
         ValueError: a number out of range, or an unknown activation.
 
     Example:
+        >>> import torch
         >>> FeedForward(4, d_ff=8)(torch.zeros(2, 3, 4)).shape
         torch.Size([2, 3, 4])
 
@@ -87,12 +88,10 @@ class FeedForward(nn.Module):
             ``(..., M)``.
 
         Raises:
-            TypeError: ``x`` is no floating-point tensor.
-            ValueError: ``x`` has another width.
+            TypeError: ``x`` is no floating-point tensor, or has another dtype than the weights.
+            ValueError: ``x`` has another width, or is elsewhere.
         """
-        check.floating("x", x)
-        check.min_rank("x", x, 1, "(..., M)")
-        check.width("x", x, self.d_model)
+        check.module_input("x", x, self.W_1.weight, "(..., M)")
         hidden = ACTIVATIONS[self.activation](self.W_1(x))  # (..., M) -> (..., d_ff)
         if self.W_3 is not None:
             hidden = hidden * self.W_3(x)

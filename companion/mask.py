@@ -137,7 +137,8 @@ class Mask:
         _sizes(1, B=B, H=H, L=L, S=S)
         rule, zero = self.rule(B, L, S, place), torch.zeros((), dtype=torch.long, device=place)
         _boolean(self, rule(zero, zero, zero, zero))
-        return create_block_mask(rule, B, H, L, S, device=str(place))
+        # FlexAttention counts the arguments by name, so a predicate of ``*args`` gets four.
+        return create_block_mask(lambda b, h, q, k: rule(b, h, q, k), B, H, L, S, device=str(place))
 
     def plot(
         self, tokens: Sequence[str] | int, *, keys: Sequence[str] | int | None = None, ax: Axes | None = None

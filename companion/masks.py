@@ -97,24 +97,14 @@ def padding(lengths: Tensor | Sequence[int]) -> Mask:
                 [ True,  True,  True]])
     """
     real = check.int_or_bool("lengths", lengths)
-    if real.dtype is torch.bool:
-
-        def bind_table(batch: int, length: int, keys: int, device: torch.device) -> Rule:
-            if check.shape(real) != (batch, keys):
-                raise ValueError(f"padding was given {check.shape(real)}, used with (B, S) = {(batch, keys)}")
-            table = real.to(device)
-            return lambda b, h, q, k: table[b, k]
-
-        return Mask.bound(bind_table, "padding(...)", real.shape[0])
-    longest = _largest(real)
+    if real.dtype is not torch.bool:
+        return _first_keys(real, "padding")
 
     def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
-        if real.shape[0] != batch:
-            raise ValueError(f"padding was given {real.shape[0]} lengths, used with a batch of {batch}")
-        if longest > keys:
-            raise ValueError(f"padding was given a length of {longest}, used with {keys} keys")
-        ends = real.to(device)
-        return lambda b, h, q, k: k < ends[b]
+        if check.shape(real) != (batch, keys):
+            raise ValueError(f"padding was given {check.shape(real)}, used with (B, S) = {(batch, keys)}")
+        table = real.to(device)
+        return lambda b, h, q, k: table[b, k]
 
     return Mask.bound(bind, "padding(...)", real.shape[0])
 
@@ -139,9 +129,7 @@ def document(ids: Tensor) -> Mask:
                 [1, 1, 0],
                 [0, 0, 1]], dtype=torch.int32)
     """
-    table = check.tensor("ids", ids)
-    if table.is_floating_point() or table.is_complex() or table.dtype is torch.bool:
-        raise TypeError(f"ids must be integers, got {table.dtype}")
+    table = check.integers("ids", ids)
     if table.dim() != 2:
         raise ValueError(f"ids must have shape (B, S), got {check.shape(table)}")
 
@@ -182,7 +170,7 @@ def prefix_lm(lengths: Tensor | Sequence[int]) -> Mask:
     table = check.int_or_bool("lengths", lengths)
     if table.dtype is torch.bool:
         raise TypeError("lengths must be integers (B,), got torch.bool")
-    prefix = padding(table) | causal()
+    prefix = _first_keys(table, "prefix_lm") | causal()
     prefix.name = "prefix_lm(...)"
     return prefix
 
@@ -202,6 +190,16 @@ def _positioned(compare: Callable[[Tensor, Tensor], Tensor], name: str) -> Mask:
     return Mask.bound(bind, name)
 
 
-def _largest(lengths: Tensor) -> int:
-    """The longest, or 0 where reading it would wait for a GPU."""
-    return int(lengths.max()) if lengths.device.type == "cpu" and lengths.numel() else 0
+def _first_keys(lengths: Tensor, name: str) -> Mask:
+    """Each batch entry's first keys, ``lengths[b]`` of them."""
+    longest = check.extremes(lengths)[1]
+
+    def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
+        if lengths.shape[0] != batch:
+            raise ValueError(f"{name} was given {lengths.shape[0]} lengths, used with a batch of {batch}")
+        if longest > keys:
+            raise ValueError(f"{name} was given a length of {longest}, used with {keys} keys")
+        ends = lengths.to(device)
+        return lambda b, h, q, k: k < ends[b]
+
+    return Mask.bound(bind, f"{name}(...)", lengths.shape[0])

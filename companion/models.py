@@ -7,92 +7,20 @@ left gives what the text alone gives.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from companion import check
-from companion.blocks import DecoderBlock, EncoderBlock
 from companion.cache import KVCache
 from companion.config import TransformerConfig
 from companion.embedding import TokenEmbedding
-from companion.masks import Mask, padding
+from companion.feed_forward import ACTIVATIONS
 from companion.norms import make_norm
-from companion.positions import Rotary, alibi_bias, position_ids
+from companion.seq2seq import Seq2SeqTransformer
+from companion.stack import Tokens, check_cache, decoder, encoder
 from companion.typing import Bool, Float, Int
 
 __all__ = ["DecoderOnly", "EncoderOnly", "Seq2SeqTransformer", "TransformerConfig"]
-
-
-class _Stack(nn.Module):
-    """Blocks, their positions, and the last norm."""
-
-    def __init__(self, config: TransformerConfig, blocks: list[EncoderBlock] | list[DecoderBlock]) -> None:
-        super().__init__()
-        self.config = config
-        self.blocks = nn.ModuleList(blocks)
-        self.norm = make_norm(config.norm, config.d_model, config.eps, bias=config.bias) if config.norm_first else None
-        if config.norm_first:  # each block adds to the stream: keep its variance from growing with depth
-            for block in blocks:
-                for projection in (block.attention.W_O, block.feed_forward.W_2):
-                    nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2 * len(blocks)))
-
-    def bias(self, length: int, keys: int, device: torch.device) -> Tensor | None:
-        """ALiBi's, where the config wants it."""
-        if self.config.positions != "alibi":
-            return None
-        return alibi_bias(self.config.num_heads, length, keys, device)
-
-    def forward(self, x: Tensor, *memory: Tensor, **options: Any) -> Tensor:
-        for block in self.blocks:
-            x = block(x, *memory, **options)
-        return x if self.norm is None else self.norm(x)
-
-
-def _rotary(config: TransformerConfig) -> Rotary | None:
-    if config.positions != "rotary":
-        return None
-    return Rotary(config.d_model // config.num_heads, config.rotary_base)
-
-
-def _encoder(config: TransformerConfig) -> _Stack:
-    options = config.block_options()
-    return _Stack(config, [EncoderBlock(**options, rotary=_rotary(config), layer=i) for i in range(config.num_layers)])
-
-
-def _decoder(config: TransformerConfig, num_layers: int, *, cross_attention: bool) -> _Stack:
-    options = config.block_options() | {"cross_attention": cross_attention}
-    return _Stack(config, [DecoderBlock(**options, rotary=_rotary(config), layer=i) for i in range(num_layers)])
-
-
-def _real(config: TransformerConfig, name: str, ids: Tensor, real: Tensor | None, seen: int = 0) -> Tensor | None:
-    """Which tokens are real, of those seen before and those in ``ids``: as told, else by ``pad_id``, else all."""
-    if real is None:
-        if config.pad_id is None or seen:
-            return None
-        return ids != config.pad_id
-    table = check.tensor(name, real)
-    if table.dtype is not torch.bool:
-        raise TypeError(f"{name} must be boolean, True for a real token, got {table.dtype}")
-    if check.shape(table) != (ids.shape[0], seen + ids.shape[1]):
-        raise ValueError(
-            f"{name} must have shape (B, S) = {(ids.shape[0], seen + ids.shape[1])}, {seen} tokens in the cache "
-            f"and {ids.shape[1]} new ones; got {check.shape(table)}"
-        )
-    return table
-
-
-def _positions(real: Tensor | None, length: int, seen: int, device: torch.device) -> Tensor:
-    if real is None:
-        return torch.arange(seen, seen + length, device=device)
-    return position_ids(real)[:, seen:]
-
-
-def _mask(real: Tensor | None) -> Mask | None:
-    return None if real is None else padding(real)
 
 
 class DecoderOnly(nn.Module):
@@ -100,6 +28,9 @@ class DecoderOnly(nn.Module):
 
     Args:
         config: sizes and choices.
+
+    Raises:
+        TypeError: ``config`` is no ``TransformerConfig``.
 
     Example:
         >>> gpt = DecoderOnly(TransformerConfig(vocab_size=10, d_model=8, num_heads=2))
@@ -113,7 +44,7 @@ class DecoderOnly(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = TokenEmbedding(config)
-        self.decoder = _decoder(config, config.num_layers, cross_attention=False)
+        self.decoder = decoder(config, config.num_layers, cross_attention=False)
         self.head = None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
 
     def forward(
@@ -124,7 +55,7 @@ class DecoderOnly(nn.Module):
         Args:
             ids: ``(B, L)``.
             real: ``True`` for a real token, ``(B, S)``: of those in the cache and then those in ``ids``. If not given,
-                all are, but for ``pad_id`` where there is no cache.
+                those in ``ids`` are, but for ``pad_id``; of those before, the cache knows.
             cache: what was seen before; the new tokens are added.
 
         Returns:
@@ -135,17 +66,27 @@ class DecoderOnly(nn.Module):
             ValueError: shapes that do not fit, or ids outside the vocabulary.
         """
         check.ids("ids", ids, self.config.vocab_size)
-        seen = 0 if cache is None else cache.length
-        length = ids.shape[1]
-        real = _real(self.config, "real", ids, real, seen)
-        positions = _positions(real, length, seen, ids.device)
-        x = self.embedding(ids, positions)
-        bias = self.decoder.bias(length, seen + length, ids.device)
-        x = self.decoder(x, mask=_mask(real), bias=bias, cache=cache, positions=positions)
+        check_cache("cache", cache, self.config.num_layers)
+        tokens = Tokens(self.config, "real", ids, real, cache)
+        x = self.decoder(
+            self.embedding(ids, tokens.positions),
+            mask=tokens.mask,
+            bias=self.decoder.bias(ids.shape[1], tokens.seen + ids.shape[1], ids.device),
+            cache=cache,
+            positions=tokens.positions,
+        )
+        tokens.note()
         return self.embedding.logits(x) if self.head is None else self.head(x)
 
     def new_cache(self, max_length: int) -> KVCache:
-        """An empty cache for this model's layers."""
+        """An empty cache for this model's layers.
+
+        Args:
+            max_length: how many tokens it can hold.
+
+        Returns:
+            The cache.
+        """
         return KVCache(max_length, self.config.num_layers)
 
 
@@ -157,7 +98,7 @@ class EncoderOnly(nn.Module):
         masked_lm: add BERT's head, which guesses the tokens that were blanked out.
 
     Raises:
-        TypeError: ``masked_lm`` is no bool.
+        TypeError: ``config`` is no ``TransformerConfig``, or ``masked_lm`` no bool.
 
     Example:
         >>> bert = EncoderOnly(TransformerConfig(vocab_size=10, d_model=8, num_heads=2))
@@ -171,7 +112,7 @@ class EncoderOnly(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = TokenEmbedding(config)
-        self.encoder = _encoder(config)
+        self.encoder = encoder(config)
         self.head = _MaskedHead(config) if check.flag("masked_lm", masked_lm) else None
 
     def forward(
@@ -197,11 +138,10 @@ class EncoderOnly(nn.Module):
         """
         check.ids("ids", ids, self.config.vocab_size)
         length = ids.shape[1]
-        real = _real(self.config, "real", ids, real)
-        positions = _positions(real, length, 0, ids.device)
-        x = self.embedding(ids, positions, token_types)
+        tokens = Tokens(self.config, "real", ids, real)
+        x = self.embedding(ids, tokens.positions, token_types)
         bias = self.encoder.bias(length, length, ids.device)
-        hidden: Tensor = self.encoder(x, mask=_mask(real), bias=bias, positions=positions)
+        hidden: Tensor = self.encoder(x, mask=tokens.mask, bias=bias, positions=tokens.positions)
         return hidden
 
     def logits(self, hidden: Float[Tensor, "B L M"]) -> Float[Tensor, "B L V"]:
@@ -214,147 +154,28 @@ class EncoderOnly(nn.Module):
             ``(B, L, V)``.
 
         Raises:
-            ValueError: the model was built without ``masked_lm``.
+            TypeError: ``hidden`` has another dtype than the model.
+            ValueError: the model was built without ``masked_lm``, or ``hidden`` does not fit.
         """
         if self.head is None:
             raise ValueError("logits need a head: build EncoderOnly(config, masked_lm=True)")
-        return self.embedding.logits(self.head(hidden)) + self.head.bias
+        check.module_input("hidden", hidden, self.head.dense.weight, "(B, L, M)")
+        x = self.head(hidden)
+        scores = self.embedding.logits(x) if self.head.output is None else self.head.output(x)
+        return scores + self.head.bias
 
 
 class _MaskedHead(nn.Module):
-    """Project, bend, norm: BERT's before the tied output projection, whose bias it holds."""
+    """Project, bend, norm: BERT's before the output projection, whose bias it holds, and its weight if not tied."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.d_model, config.d_model)
+        self.activation = config.activation
         self.norm = make_norm(config.norm, config.d_model, config.eps)
+        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.norm(F.gelu(self.dense(x)))
+        y: Tensor = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
         return y
-
-
-class Seq2SeqTransformer(nn.Module):
-    """The Transformer of 2017: an encoder reads, a decoder writes and looks back at what was read.
-
-    Args:
-        config: sizes and choices; one vocabulary for both sides.
-
-    Example:
-        >>> model = Seq2SeqTransformer(TransformerConfig(vocab_size=10, d_model=8, num_heads=2))
-        >>> model(torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])).shape
-        torch.Size([1, 2, 10])
-
-    Source: Vaswani et al., 2017 (arXiv:1706.03762).
-    """
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.num_decoder_layers = config.num_decoder_layers or config.num_layers
-        self.embedding = TokenEmbedding(config)
-        self.encoder = _encoder(config)
-        self.decoder = _decoder(config, self.num_decoder_layers, cross_attention=True)
-        self.head = None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
-
-    def forward(
-        self,
-        source: Int[Tensor, "B S"],
-        target: Int[Tensor, "B L"],
-        *,
-        source_real: Bool[Tensor, "B S"] | None = None,
-        target_real: Bool[Tensor, "B L"] | None = None,
-    ) -> Float[Tensor, "B L V"]:
-        """Read the source, score the target's next tokens.
-
-        Args:
-            source: ``(B, S)``.
-            target: ``(B, L)``, what has been written so far, a start token first.
-            source_real: ``True`` for a real token; if not given, all but ``pad_id``.
-            target_real: likewise.
-
-        Returns:
-            Logits, ``(B, L, V)``: row t scores target token t + 1.
-
-        Raises:
-            TypeError: an argument of the wrong kind.
-            ValueError: shapes that do not fit, or ids outside the vocabulary.
-        """
-        memory = self.encode(source, source_real=source_real)
-        real = _real(self.config, "source_real", source, source_real)
-        return self.decode(target, memory, source_real=real, target_real=target_real)
-
-    def encode(
-        self, source: Int[Tensor, "B S"], *, source_real: Bool[Tensor, "B S"] | None = None
-    ) -> Float[Tensor, "B S M"]:
-        """Read the source.
-
-        Args:
-            source: ``(B, S)``.
-            source_real: ``True`` for a real token; if not given, all but ``pad_id``.
-
-        Returns:
-            The memory, ``(B, S, M)``.
-
-        Raises:
-            TypeError: an argument of the wrong kind.
-            ValueError: shapes that do not fit, or ids outside the vocabulary.
-        """
-        check.ids("source", source, self.config.vocab_size)
-        length = source.shape[1]
-        real = _real(self.config, "source_real", source, source_real)
-        positions = _positions(real, length, 0, source.device)
-        bias = self.encoder.bias(length, length, source.device)
-        memory: Tensor = self.encoder(
-            self.embedding(source, positions), mask=_mask(real), bias=bias, positions=positions
-        )
-        return memory
-
-    def decode(
-        self,
-        target: Int[Tensor, "B L"],
-        memory: Float[Tensor, "B S M"],
-        *,
-        source_real: Bool[Tensor, "B S"] | None = None,
-        target_real: Bool[Tensor, "B T"] | None = None,
-        cache: KVCache | None = None,
-        memory_cache: KVCache | None = None,
-    ) -> Float[Tensor, "B L V"]:
-        """Score the target's next tokens, given what was read.
-
-        Args:
-            target: ``(B, L)``: all that was written, or with a cache what is new.
-            memory: from ``encode``.
-            source_real: which of the memory's tokens are real; all, if not given.
-            target_real: ``True`` for a real token: of those in the cache and then those in ``target``.
-            cache: what was written before.
-            memory_cache: keeps the memory's keys and values.
-
-        Returns:
-            Logits, ``(B, L, V)``.
-
-        Raises:
-            TypeError: an argument of the wrong kind.
-            ValueError: shapes that do not fit, or ids outside the vocabulary.
-        """
-        check.ids("target", target, self.config.vocab_size)
-        seen = 0 if cache is None else cache.length
-        length = target.shape[1]
-        real = _real(self.config, "target_real", target, target_real, seen)
-        positions = _positions(real, length, seen, target.device)
-        x = self.decoder(
-            self.embedding(target, positions),
-            memory,
-            mask=_mask(real),
-            memory_mask=_mask(source_real),
-            bias=self.decoder.bias(length, seen + length, target.device),
-            cache=cache,
-            memory_cache=memory_cache,
-            positions=positions,
-        )
-        return self.embedding.logits(x) if self.head is None else self.head(x)
-
-    def new_cache(self, max_length: int) -> KVCache:
-        """An empty cache for the decoder's layers; a second one of any length serves as ``memory_cache``."""
-        return KVCache(max_length, self.num_decoder_layers)

@@ -216,17 +216,8 @@ class MultiHeadAttention(nn.Module):
     def _check_inputs(self, x: Tensor, context: Tensor | None, cache: KVCache | None) -> None:
         """Refuse what the projections would meet with an unclear message."""
         inputs = {"x": x} if context is None else {"x": x, "context": context}
-        weight = self.W_Q.weight
         for name, tensor in inputs.items():
-            check.floating(name, tensor)
-            letters = "(..., L, M)" if name == "x" else "(..., S, M)"
-            check.min_rank(name, tensor, 2, letters)
-            if tensor.shape[-1] != self.d_model:
-                raise ValueError(f"{name} must be {letters} with M={self.d_model}, got shape {check.shape(tensor)}")
-            if tensor.device != weight.device:
-                raise ValueError(f"{name} must be on the module's device, {weight.device}, got {tensor.device}")
-            if tensor.dtype != weight.dtype and not _autocast(tensor.device.type):
-                raise TypeError(f"{name} must have the module's dtype, {weight.dtype}, got {tensor.dtype}")
+            check.module_input(name, tensor, self.W_Q.weight, "(..., L, M)" if name == "x" else "(..., S, M)")
         if cache is not None and not isinstance(cache, KVCache):
             raise TypeError(f"cache must be a KVCache, got {type(cache).__name__}")
         if cache is not None and x.dim() != 3:
@@ -249,7 +240,3 @@ def _checked_rotary(rotary: Rotary | None, d_head: int) -> Rotary | None:
     if rotary.width != d_head:
         raise ValueError(f"rotary must have the width of a head, {d_head}, got {rotary.width}")
     return rotary
-
-
-def _autocast(device_type: str) -> bool:
-    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)

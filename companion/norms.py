@@ -47,25 +47,24 @@ class RMSNorm(nn.Module):
             ``(..., M)``, in the dtype of ``x``; the mean square is taken in float32 at least.
 
         Raises:
-            TypeError: ``x`` is no floating-point tensor.
-            ValueError: ``x`` has another width.
+            TypeError: ``x`` is no floating-point tensor, or has another dtype than the weight.
+            ValueError: ``x`` has another width, or is elsewhere.
         """
-        check.floating("x", x)
-        check.min_rank("x", x, 1, "(..., M)")
-        check.width("x", x, self.d_model)
+        check.module_input("x", x, self.weight, "(..., M)")
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype) * self.weight
+        normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return (normed * self.weight).to(x.dtype)  # rounded once
 
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
         return f"{self.d_model}, eps={self.eps:g}"
 
 
-def make_norm(kind: str, d_model: int, eps: float = 1e-5, *, bias: bool = True) -> nn.Module:
+def make_norm(norm: str, d_model: int, eps: float = 1e-5, *, bias: bool = True) -> nn.Module:
     """A norm by name.
 
     Args:
-        kind: ``"layer"`` or ``"rms"``.
+        norm: ``"layer"`` or ``"rms"``.
         d_model: ``M``.
         eps: keeps a constant row from dividing by zero.
         bias: let a layer norm have one; an RMS norm never has.
@@ -75,9 +74,10 @@ def make_norm(kind: str, d_model: int, eps: float = 1e-5, *, bias: bool = True) 
 
     Raises:
         TypeError: an argument of the wrong kind.
-        ValueError: no such kind, or a number out of range.
+        ValueError: no such norm, or a number out of range.
     """
-    check.one_of("kind", kind, ("layer", "rms"))
-    if kind == "rms":
+    check.one_of("norm", norm, ("layer", "rms"))
+    check.flag("bias", bias)
+    if norm == "rms":
         return RMSNorm(d_model, eps)
-    return nn.LayerNorm(check.integer("d_model", d_model), check.positive("eps", eps), bias=check.flag("bias", bias))
+    return nn.LayerNorm(check.integer("d_model", d_model), check.positive("eps", eps), bias=bias)

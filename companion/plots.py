@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from companion import check
+from companion.axes import given_or_new
+from companion.curves import curves
 from companion.masks import Mask
 from companion.typing import Bool, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLORS", "heatmap", "mask", "scores_histogram", "use_style"]
+__all__ = ["COLORS", "curves", "heatmap", "mask", "scores_histogram", "use_style"]
 
 COLORS = {
     "query": "#0072B2",
@@ -201,7 +203,7 @@ def scores_histogram(
         raise ValueError(f"scores must hold a finite number, got shape {check.shape(scores)} with none")
     spread = float(finite.std(correction=0))
     words = f"{label}, standard deviation {spread:.2f}" if label else f"standard deviation {spread:.2f}"
-    ax = _axes(ax)
+    ax = given_or_new(ax)
     ax.hist(finite, bins=count, density=True, alpha=0.75, label=words, color=color)
     ax.set_xlabel("score")
     ax.set_ylabel("density")
@@ -209,18 +211,9 @@ def scores_histogram(
     return ax
 
 
-def _axes(ax: Axes | None, length: int | None = None, keys: int | None = None) -> Axes:
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-
-    if ax is not None:
-        if not isinstance(ax, Axes):
-            raise TypeError(f"ax must be a matplotlib Axes, got {type(ax).__name__}")
-        return ax
-    if length is None or keys is None:
-        return plt.subplots()[1]
+def _axes(ax: Axes | None, length: int, keys: int) -> Axes:
     cell = 0.62 if max(length, keys) <= _NUMBERS_UP_TO else 7.0 / max(length, keys)
-    return plt.subplots(figsize=(max(2.6, cell * keys + 1.4), max(2.0, cell * length + 1.0)))[1]
+    return given_or_new(ax, (max(2.6, cell * keys + 1.4), max(2.0, cell * length + 1.0)))
 
 
 def _name_axes(

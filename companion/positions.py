@@ -9,8 +9,6 @@ Positions are integers, counted from 0 at the first real token. ``positions`` ar
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -76,7 +74,7 @@ class SinusoidalPositions(Angles):
         super().__init__("d_model", d_model, base)
 
     def forward(
-        self, x: Float[Tensor, "*batch L M"], positions: Int[Tensor, "*batch L"] | None = None
+        self, x: Float[Tensor, "*batch L M"], positions: Int[Tensor, "*some L"] | None = None
     ) -> Float[Tensor, "*batch L M"]:
         """Add the positions' vectors.
 
@@ -89,13 +87,14 @@ class SinusoidalPositions(Angles):
 
         Raises:
             TypeError: ``x`` is no floating-point tensor, or ``positions`` no integer one.
-            ValueError: shapes that do not fit.
+            ValueError: shapes or devices that do not fit.
         """
         check.floating("x", x)
         check.min_rank("x", x, 2, "(..., L, M)")
         check.width("x", x, self.width)
+        check.on_device("x", x, self.frequencies)
         where = checked_positions(positions, x.shape[-2], check.shape(x)[:-2], x.device)
-        angles = self.angles(where)  # (..., L, M/2)
+        angles = self.angles(where, x.dtype)  # (..., L, M/2)
         return x + torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(x.dtype)
 
 
@@ -125,7 +124,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table.weight, std=0.02)
 
     def forward(
-        self, x: Float[Tensor, "*batch L M"], positions: Int[Tensor, "*batch L"] | None = None
+        self, x: Float[Tensor, "*batch L M"], positions: Int[Tensor, "*some L"] | None = None
     ) -> Float[Tensor, "*batch L M"]:
         """Add the positions' vectors.
 
@@ -138,20 +137,22 @@ class LearnedPositions(nn.Module):
 
         Raises:
             TypeError: ``x`` is no floating-point tensor, or ``positions`` no integer one.
-            ValueError: shapes that do not fit, or a position past the last. (On CUDA, given ``positions`` are not read,
-                so that nothing waits for the GPU; PyTorch asserts there.)
+            ValueError: shapes or devices that do not fit, or a position that has no vector. (On CUDA, given
+                ``positions`` are not read, so that nothing waits for the GPU; PyTorch asserts there.)
         """
         check.floating("x", x)
         check.min_rank("x", x, 2, "(..., L, M)")
         check.width("x", x, self.d_model)
+        check.on_device("x", x, self.table.weight)
         where = checked_positions(positions, x.shape[-2], check.shape(x)[:-2], x.device)
         if positions is None and x.shape[-2] > self.max_length:
             raise ValueError(f"x has {x.shape[-2]} positions, and there are vectors for {self.max_length} only")
-        if where.device.type == "cpu" and where.numel() and int(where.max()) >= self.max_length:
+        low, high = check.extremes(where)
+        if low < 0 or high >= self.max_length:
             raise ValueError(
-                f"positions has {int(where.max())}, and there are vectors for 0 to {self.max_length - 1} only"
+                f"positions has {low if low < 0 else high}, and there are vectors for 0 to {self.max_length - 1} only"
             )
-        return x + self.table(where).to(x.dtype)
+        return x + self.table(where.long()).to(x.dtype)
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
@@ -176,10 +177,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
 
     Source: Press, Smith and Lewis, "Train Short, Test Long", 2021 (arXiv:2108.12409), section 3.
     """
-    heads = check.integer("num_heads", num_heads)
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = _geometric(power) + _geometric(2 * power)[::2][: heads - power]
-    return torch.tensor(slopes)
+    return torch.tensor(_slopes(num_heads), dtype=torch.float32)
 
 
 def alibi_bias(num_heads: int, L: int, S: int, device: torch.device | str | None = None) -> Float[Tensor, "1 H L S"]:
@@ -210,7 +208,14 @@ def alibi_bias(num_heads: int, L: int, S: int, device: torch.device | str | None
     length, keys = check.integer("L", L, minimum=0), check.integer("S", S, minimum=0)
     queries = torch.arange(length, device=place).view(-1, 1) + (keys - length)
     distance = (queries - torch.arange(keys, device=place)).abs().float()  # (L, S)
-    return 0.0 - alibi_slopes(num_heads).to(place).view(1, -1, 1, 1) * distance  # 0 − 0 prints as 0
+    slopes = torch.tensor(_slopes(num_heads), dtype=torch.float32, device=place).view(1, -1, 1, 1)
+    return 0.0 - slopes * distance  # 0 − 0 prints as 0
+
+
+def _slopes(num_heads: int) -> list[float]:
+    heads = check.integer("num_heads", num_heads)
+    power = 2 ** (heads.bit_length() - 1)
+    return _geometric(power) + _geometric(2 * power)[::2][: heads - power]
 
 
 def _geometric(heads: int) -> list[float]:

@@ -69,14 +69,19 @@ class Rotary(Angles):
         check.floating("x", x)
         check.min_rank("x", x, 2, "(..., H, L, D)")
         check.width("x", x, self.width)
+        check.on_device("x", x, self.frequencies)
         where = checked_positions(positions, x.shape[-2], check.shape(x)[:-3], x.device)
-        angles = self.angles(where)  # (L, D/2) or (..., L, D/2)
+        angles = self.angles(where, x.dtype)  # (L, D/2) or (..., L, D/2)
         if angles.dim() > 2:
             angles = angles.unsqueeze(-3)  # (..., 1, L, D/2): all heads alike
         cos, sin = angles.cos(), angles.sin()
         a, b = _pairs(x, self.interleaved)
         turned = (a * cos - b * sin, a * sin + b * cos)  # half precision times float32 is float32
         return _joined(*turned, self.interleaved).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """What ``print(module)`` shows."""
+        return f"{super().extra_repr()}, interleaved={self.interleaved}"
 
 
 def half_split(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
@@ -136,6 +141,7 @@ def _joined(a: Tensor, b: Tensor, interleaved: bool) -> Tensor:
 
 def _feature_axis(x: Tensor, dim: int) -> int:
     check.floating("x", x)
+    check.min_rank("x", x, 1, "(..., D)")
     axis = check.axis("dim", dim, x)
     if x.shape[axis] % 2:
         raise ValueError(f"x must have an even number of features along dim={dim}, got shape {check.shape(x)}")

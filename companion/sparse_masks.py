@@ -7,6 +7,7 @@ make any two tokens neighbours of a neighbour. Random pairs do it without appoin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from companion import check
 from companion.mask import Mask, Rule
 
 __all__ = ["bigbird", "longformer"]
+
+Scrambled = TypeVar("Scrambled", int, Tensor)
 
 
 def longformer(window: int, global_tokens: Tensor | Sequence[int] = (0,), *, causal: bool = False) -> Mask:
@@ -45,19 +48,24 @@ def longformer(window: int, global_tokens: Tensor | Sequence[int] = (0,), *, cau
     """
     check.integer("window", window)
     check.flag("causal", causal)
-    chosen = check.int_or_bool("global_tokens", global_tokens)
+    chosen = check.int_or_bool("global_tokens", global_tokens, "g")
+    last = -1 if chosen.dtype is torch.bool else check.extremes(chosen)[1]
     name = f"longformer({window}, ...)" if not causal else f"longformer({window}, ..., causal=True)"
 
     def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
+        if last >= keys:
+            raise ValueError(f"global_tokens has position {last}, used with {keys} keys")
         marked, start = _global_table(chosen, batch, keys).to(device), keys - length
-        one = marked.shape[0] == 1
+        shared = marked.shape[0] == 1
+
+        def is_global(b: Tensor, at: Tensor) -> Tensor:
+            return marked[0][at] if shared else marked[b, at]
 
         def rule(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             place = q + start
-            entry = b * 0 if one else b
+            seen = ((place - k < window) & (k - place < window)) | is_global(b, k)
             # A query before the first key (L > S) stands nowhere, so it is not global.
-            seen = ((place - k < window) & (k - place < window)) | marked[entry, k]
-            seen = seen | (marked[entry, place.clamp(min=0)] & (place >= 0))
+            seen = seen | (is_global(b, place.clamp(min=0)) & (place >= 0))
             return seen & (k <= place) if causal else seen
 
         return rule
@@ -75,14 +83,12 @@ def bigbird(
         window: how many blocks a block sees around itself, itself included; odd, unless ``causal``, where they are
             itself and those before it.
         num_global: the first ``num_global`` blocks see all and are seen by all.
-        num_random: how many further blocks each block sees, drawn once from all; a draw may repeat what is seen
-            already.
+        num_random: how many further blocks each block sees, drawn from all; a draw may repeat what is seen already.
         causal: let no query look ahead, global or not.
-        seed: of the draw. The same seed draws the same blocks for the same length.
+        seed: of the draw. The same seed draws the same blocks for the same number of keys.
 
     Returns:
-        The mask; the last query stands at the last key. It holds ``num_random`` numbers a block, and no ``L x S``
-        table.
+        The mask; the last query stands at the last key. It holds no table.
 
     Raises:
         TypeError: a count that is no int, or ``causal`` no bool.
@@ -100,23 +106,24 @@ def bigbird(
     check.integer("window", window)
     check.integer("num_global", num_global, minimum=0)
     check.integer("num_random", num_random, minimum=0)
-    check.integer("seed", seed, minimum=0)
+    if check.integer("seed", seed, minimum=0) >= 2**32:
+        raise ValueError(f"seed must be less than 2**32, got {seed}")
     if not check.flag("causal", causal) and window % 2 == 0:
         raise ValueError(f"window must be odd, so that it is the same on both sides, got {window}")
+    drawing = [_key(seed, column) for column in range(num_random)]
     behind, ahead = (window - 1, 0) if causal else (window // 2, window // 2)
 
     def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
         blocks, start = -(-keys // block), keys - length
-        draw = torch.Generator().manual_seed(seed)
-        drawn = torch.randint(max(blocks, 1), (max(blocks, 1), num_random), generator=draw).to(device)
 
         def rule(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             place = q + start
             mine, other = place.div(block, rounding_mode="floor"), k.div(block, rounding_mode="floor")
             seen = (other >= mine - behind) & (other <= mine + ahead)
             seen = seen | (other < num_global) | ((mine < num_global) & (place >= 0))
-            for column in range(num_random):
-                seen = seen | ((drawn[mine.clamp(min=0), column] == other) & (place >= 0))
+            mixed = _scrambled(mine.clamp(min=0).long())  # FlexAttention's indices have 32 bits
+            for key in drawing:
+                seen = seen | ((_scrambled(mixed ^ key) * blocks >> 32 == other) & (place >= 0))
             return seen & (k <= place) if causal else seen
 
         return rule
@@ -131,8 +138,19 @@ def _global_table(chosen: Tensor, batch: int, keys: int) -> Tensor:
         if check.shape(chosen) != (batch, keys):
             raise ValueError(f"global_tokens has shape {check.shape(chosen)}, used with (B, S) = {(batch, keys)}")
         return chosen
-    if chosen.device.type == "cpu" and chosen.numel() and int(chosen.max()) >= keys:
-        raise ValueError(f"global_tokens has position {int(chosen.max())}, used with {keys} keys")
     table = torch.zeros(1, keys, dtype=torch.bool, device=chosen.device)
-    table[0, chosen.long()] = True
-    return table
+    return table.scatter(1, chosen.long().unsqueeze(0), True)  # on CUDA a position out of range is an error here
+
+
+def _key(seed: int, column: int) -> int:
+    return _scrambled(_scrambled(seed) ^ column)
+
+
+def _scrambled(x: Scrambled) -> Scrambled:
+    """Numbers of 32 bits to others that look random, one to one: alike on every device and in every version.
+
+    No generator, so that a rule needs no table and ``torch.compile`` meets nothing it does not know.
+    """
+    for factor in (0x243F6A89, 0x13198A2F, 0x03707345):  # digits of pi, made odd
+        x = ((x ^ (x >> 16)) * factor) & 0xFFFFFFFF
+    return x ^ (x >> 16)

@@ -1,7 +1,7 @@
 """Print what parts of the project need, one requirement a line: ``python -m tools.requirements core book``.
 
-``core`` is the package's own dependencies; every other name is an extra of ``pyproject.toml``. This is how
-``make book`` installs the site's tools without the package, and so without torch.
+``core`` is the package's own dependencies; every other name is an extra of ``pyproject.toml`` or a dependency group.
+This is how ``make book`` installs the site's tools without the package, and so without torch.
 """
 
 import re
@@ -14,14 +14,14 @@ PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
 def read(path: Path = PYPROJECT) -> dict[str, Any]:
-    """Return the ``project`` table of a pyproject file."""
-    table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-    return table
+    """Return the ``project`` table of a pyproject file, with its dependency groups."""
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {**tables["project"], "dependency-groups": tables.get("dependency-groups", {})}
 
 
 def requirements(parts: list[str], project: dict[str, Any]) -> list[str]:
     """Return the requirements of the named parts, in order, each once."""
-    extras = {"core": project["dependencies"], **project["optional-dependencies"]}
+    extras = {"core": project["dependencies"], **project["optional-dependencies"], **project["dependency-groups"]}
     found: dict[str, None] = {}
     for part in parts:
         if part not in extras:

@@ -7,7 +7,8 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,31 +17,21 @@ from torch import nn
 
 import companion
 from companion import attention, backends, diagnostics, lookup, masks, multihead, notebook, plots
+from tests.companion.bad_input import (
+    YES,
+    Row,
+    device_rows,
+    flag_rows,
+    float_rows,
+    integer_rows,
+    number_rows,
+    wrong_kind,
+    wrong_value,
+)
 
 Q, K, V = torch.rand(2, 4, 3, 8), torch.rand(2, 2, 5, 8), torch.rand(2, 2, 5, 6)
 TABLE = torch.eye(3)
-YES = torch.ones(3, 5, dtype=torch.bool)
 META = partial(torch.empty, device="meta")
-
-
-class Row(NamedTuple):
-    """A call that must fail, as which exception, and what the message must say, in any order."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
-    error: type[Exception]
-    words: tuple[str, ...]
-
-
-def row(
-    function: Callable[..., Any], *arguments: Any, error: type[Exception], says: str | tuple[str, ...], **options: Any
-) -> Row:
-    return Row(function, arguments, options, error, (says,) if isinstance(says, str) else says)
-
-
-wrong_kind = partial(row, error=TypeError)
-wrong_value = partial(row, error=ValueError)
 
 
 def attention_rows(function: Callable[..., Any], groups: bool = True, wraps_mask: bool = True) -> Iterator[Row]:
@@ -137,50 +128,6 @@ def attention_rows(function: Callable[..., Any], groups: bool = True, wraps_mask
     )
     yield from number_rows(partial(function, Q, K, V), "scale", ())
     yield from number_rows(partial(function, Q, K, V), "dropout_p", (-0.1, 1.5))
-
-
-def number_rows(function: Callable[..., Any], name: str, refused: tuple[float, ...]) -> Iterator[Row]:
-    for bad in (math.nan, math.inf, -math.inf, 10**400, *refused):
-        yield wrong_value(function, **{name: bad}, says=f"{name} must be")
-    for bad, kind in (("1", "str"), (True, "bool"), (torch.tensor(1.0), "Tensor"), ([1.0], "list"), (1j, "complex")):
-        yield wrong_kind(function, **{name: bad}, says=(f"{name} must be a real number", f"got {kind}"))
-
-
-def integer_rows(function: Callable[..., Any], name: str, *refused: int, none: bool = True) -> Iterator[Row]:
-    for bad, kind in (
-        ("1", "str"),
-        (True, "bool"),
-        (1.0, "float"),
-        (torch.tensor(1), "Tensor"),
-        *([(None, "NoneType")] if none else []),
-    ):
-        yield wrong_kind(function, **{name: bad}, says=(f"{name} must be an int", f"got {kind}"))
-    for bad in refused:
-        yield wrong_value(function, **{name: bad}, says=(f"{name} must be at least", f"got {bad}"))
-
-
-def float_rows(function: Callable[..., Any], name: str, rank: int) -> Iterator[Row]:
-    """One floating-point tensor of at least so many dims."""
-    for bad, kind in ((None, "NoneType"), ([1.0], "list"), (np.ones(3), "ndarray"), (1.0, "float")):
-        yield wrong_kind(function, **{name: bad}, says=(f"{name} must be a torch.Tensor", f"got {kind}"))
-    for dtype in (torch.int64, torch.bool, torch.complex64):
-        yield wrong_kind(
-            function, **{name: torch.ones(2, 4, 4).to(dtype)}, says=(f"{name} must be float16", f"got {dtype}")
-        )
-    yield wrong_kind(function, **{name: torch.eye(3).to_sparse()}, says=(f"{name} must be a dense tensor", "sparse"))
-    if rank:
-        shape = (4,) * (rank - 1)
-        yield wrong_value(function, **{name: torch.ones(shape)}, says=(name, f"got shape {shape}"))
-
-
-def flag_rows(function: Callable[..., Any], name: str) -> Iterator[Row]:
-    for bad, kind in ((1, "int"), (None, "NoneType"), ("yes", "str"), (YES, "Tensor")):
-        yield wrong_kind(function, **{name: bad}, says=(f"{name} must be True or False", f"got {kind}"))
-
-
-def device_rows(function: Callable[..., Any]) -> Iterator[Row]:
-    yield wrong_value(function, device="gpu", says=("device must name a device", "'gpu'"))
-    yield wrong_kind(function, device=3.5, says=("device must be a torch.device or a str", "float"))
 
 
 def from_attention() -> Iterator[Row]:
@@ -432,6 +379,11 @@ def from_notebook() -> Iterator[Row]:
     yield from flag_rows(partial(notebook.show_source, masks.causal), "docstrings")
 
 
+# Other areas have files of their own.
+AREAS = [
+    importlib.import_module(f"tests.companion.{path.stem}")
+    for path in sorted(Path(__file__).parent.glob("bad_input_*.py"))
+]
 ROWS = [
     each
     for rows in (
@@ -443,6 +395,7 @@ ROWS = [
         from_diagnostics,
         from_plots,
         from_notebook,
+        *(area.rows for area in AREAS),
     )
     for each in rows()
 ]
@@ -450,7 +403,7 @@ ROWS = [
 # Names that take nothing which could be wrong.
 TAKE_NOTHING = {"companion.notebook.device", "companion.plots.use_style"}
 # Types and tables, not functions of the package's own.
-NO_FUNCTIONS = {"AttentionOutput", "Bool", "Float", "Int", "Tensor", "Rule", "COLORS", "Call"}
+NO_FUNCTIONS = {"AttentionOutput", "Beams", "Bool", "Float", "Int", "Tensor", "Rule", "COLORS", "Call"}
 
 
 def named(function: Any) -> str:
@@ -507,7 +460,8 @@ def test_every_argument_of_a_function_has_a_row():
     # Free text, which may be anything that prints; and what a module checks where it is used.
     free = {"xlabel", "ylabel", "label", "color", "objects", "values", "other", "self"}
     missing = []
-    for module in (attention, backends, diagnostics, lookup, masks, plots, notebook):
+    listed = (module for area in AREAS for module in area.MODULES)
+    for module in (attention, backends, diagnostics, lookup, masks, plots, notebook, *listed):
         for name in module.__all__:
             thing = getattr(module, name)
             if not inspect.isfunction(thing):

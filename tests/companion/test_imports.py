@@ -17,7 +17,7 @@ def run(code: str) -> str:
 def test_importing_brings_no_heavy_package():
     """With torch counted out: it may bring triton by itself."""
     names = [module.name for module in pkgutil.walk_packages(companion.__path__, "companion.")]
-    heavy = "{'matplotlib', 'IPython', 'triton', 'transformers', 'anywidget'}"
+    heavy = "{'matplotlib', 'IPython', 'triton', 'transformers', 'tokenizers', 'safetensors', 'anywidget'}"
     run(
         "import sys, torch\n"
         "loaded = lambda: {name.split('.')[0] for name in sys.modules}\n"

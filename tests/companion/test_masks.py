@@ -109,6 +109,12 @@ def test_block_mask_agrees_with_dense(name: str):
     assert torch.equal(create_mask(block.mask_mod, 2, 3, 4, 5, device="cpu"), mask.dense(2, 3, 4, 5))
 
 
+def test_block_mask_of_a_predicate_that_names_no_arguments():
+    mask = Mask(lambda *index: index[3] <= index[2])
+    assert mask.block_mask(1, 1, 4, 4).mask_mod(0, 0, 2, 1)
+    assert torch.equal(mask.dense(1, 1, 4, 4), causal().dense(1, 1, 4, 4))
+
+
 def test_block_mask_skips_what_is_hidden():
     """Four blocks of 128 x 128: causal hides one and needs the rule in two."""
     dense = causal().block_mask(1, 1, 256, 256).to_dense()

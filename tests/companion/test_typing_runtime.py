@@ -1,7 +1,32 @@
 """The annotations are true: good calls run with jaxtyping's import hook and beartype looking at each of them."""
 
+import importlib
+import inspect
+import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import companion
+
+# Annotations, and what functions return: nobody calls these.
+TYPES = {"Bool", "Call", "Float", "Int", "Tensor"}
+TYPES |= {"Accuracy", "Beams", "LabelBatch", "PairBatch", "Predictions", "Repeats", "Sequences", "Task", "TokenLoss"}
+
+# Areas have files of their own, which are run as they stand.
+AREAS = sorted(Path(__file__).parent.glob("good_calls_*.py"))
+RUN_AREA = """
+import runpy, sys
+import beartype, jaxtyping
+# An int where a float is asked for, as type checkers allow.
+beartype.lenient = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
+jaxtyping.install_import_hook("companion", "beartype.lenient")
+runpy.run_path(sys.argv[1])
+print("hooked")
+"""
 
 # Floats where floats are asked for: beartype, unlike the type checker, takes no int for a float.
 GOOD_CALLS = """
@@ -90,6 +115,8 @@ BITES = """
 import jaxtyping
 with jaxtyping.install_import_hook("companion", "beartype.beartype"):
     import companion
+    from companion.blocks import EncoderBlock, RMSNorm
+    from companion.positions import Rotary, position_ids
 import torch
 x = torch.rand(2, 3, 4, 8)
 for wrong in (
@@ -98,6 +125,10 @@ for wrong in (
     lambda: companion.attend(x, x, x, "causal"),
     lambda: companion.sliding_window("wide"),
     lambda: companion.MultiHeadAttention(8.0, 2),
+    lambda: Rotary(8)(x, torch.zeros(4)),
+    lambda: RMSNorm(8)(x.long()),
+    lambda: EncoderBlock(8, 2)(x, causal="yes"),
+    lambda: position_ids(x),
 ):
     try:
         wrong()
@@ -106,8 +137,9 @@ for wrong in (
 """
 
 
-def run(code: str) -> list[str]:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=200)
+def run(code: str, *arguments: str) -> list[str]:
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.split("\n")
 
@@ -116,7 +148,27 @@ def test_good_calls_satisfy_every_annotation():
     assert "hooked" in run(GOOD_CALLS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("area", AREAS, ids=lambda path: path.stem)
+def test_good_calls_of_an_area_satisfy_every_annotation(area: Path):
+    assert "hooked" in run(RUN_AREA, str(area))
+
+
+def test_every_public_name_is_called():
+    """A name that no good call has would have annotations that nobody looks at."""
+    text = GOOD_CALLS + "".join(path.read_text() for path in AREAS)
+    missing = []
+    for found in pkgutil.walk_packages(companion.__path__, "companion."):
+        module = importlib.import_module(found.name)
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            called = re.search(rf"\b{name}\b", text)
+            if (inspect.isfunction(thing) or inspect.isclass(thing)) and not called and name not in TYPES:
+                missing.append(f"{found.name}.{name}")
+    assert not missing
+
+
 def test_the_hook_sees_what_is_wrong():
     """Or the test above could not fail: annotations as text, and names imported for the type checker alone, might be
     passed over in silence."""
-    assert run(BITES)[:-1] == ["seen"] * 5
+    assert run(BITES)[:-1] == ["seen"] * 9

