@@ -43,6 +43,13 @@ def test_every_make_command_that_is_written_down_exists(name: str) -> None:
     assert named <= targets
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_file_that_is_linked_exists(name: str) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", contents(name))
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert not missing
+
+
 def test_ci_runs_the_command_of_the_readme() -> None:
     last = contents(".ci/run").strip().splitlines()[-1]
     assert last == "make test"
