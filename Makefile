@@ -16,6 +16,11 @@ ifneq ($(words $(ENV)),1)
 $(error The environment's path has a space in it, which make cannot handle: $(ENV))
 endif
 PY := $(ENV)/bin/python
+ifneq ($(ACTIVE),)
+ifeq ($(wildcard $(PY)),)
+$(error The active environment, $(ACTIVE), has no bin/python. Leave it with: unset VIRTUAL_ENV CONDA_DEFAULT_ENV)
+endif
+endif
 # Conda's own versions stay; pip only adds what is missing.
 PINS := $(if $(and $(filter $(CONDA),$(ENV)),$(CONDA)),,--constraint constraints.txt)
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check $(PINS)

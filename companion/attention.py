@@ -261,7 +261,7 @@ def reference(call: Call) -> AttentionOutput:
 
     # 1. Scores: how well does each query match each key?
     #    (B, H, L, D) x (B, H, D, S) -> (B, H, L, S)
-    # 2. Scale: before the product, so that large queries do not overflow.
+    # 2. Scale the query, not the product, which could overflow first.
     scores = (query * call.scale) @ key.transpose(-2, -1)
     if call.bias is not None:
         scores = scores + call.bias.to(scores.dtype)

@@ -130,6 +130,7 @@ def _widgets(notebook: NotebookNode) -> NotebookNode:
 def main(arguments: list[str]) -> None:
     """Check the named notebooks, or every chapter; with ``--fix`` store them in normal form first."""
     from tools.faults import faults
+    from tools.spelling import misspelled
 
     fix = "--fix" in arguments
     paths = [Path(name) for name in arguments if name != "--fix"] or chapters()
@@ -139,6 +140,7 @@ def main(arguments: list[str]) -> None:
         if fix and stored != path.read_text(encoding="utf-8"):
             path.write_text(stored, encoding="utf-8")
         found += [f"{path.name}: {fault}" for fault in faults(path)]
+    found += misspelled(paths)
     print("\n".join(found) or f"{len(paths)} notebooks, all as they should be")
     sys.exit(bool(found))
 

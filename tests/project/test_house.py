@@ -43,6 +43,13 @@ def test_every_make_command_that_is_written_down_exists(name: str) -> None:
     assert named <= targets
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_file_that_is_linked_exists(name: str) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", contents(name))
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert not missing
+
+
 def test_ci_runs_the_command_of_the_readme() -> None:
     last = contents(".ci/run").strip().splitlines()[-1]
     assert last == "make test"
@@ -59,11 +66,18 @@ def test_workflows_only_call_make(path: Path) -> None:
     assert all(re.fullmatch(r"make [a-z-]+|\.ci/run", command) for command in commands)
 
 
-def test_an_active_environment_is_used_in_place() -> None:
-    assert "/somewhere/env/bin/python" in make("--dry-run", "types", VIRTUAL_ENV="/somewhere/env")
-    in_conda = make("--dry-run", "types", CONDA_PREFIX="/conda/envs/x", CONDA_DEFAULT_ENV="x")
-    assert "/conda/envs/x/bin/python" in in_conda
+def test_an_active_environment_is_used_in_place(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.touch()
+    assert str(python) in make("--dry-run", "types", VIRTUAL_ENV=str(tmp_path))
+    in_conda = make("--dry-run", "types", CONDA_PREFIX=str(tmp_path), CONDA_DEFAULT_ENV="x")
+    assert str(python) in in_conda
     assert "--constraint" not in in_conda
+
+
+def test_an_active_environment_that_is_gone_is_named() -> None:
+    assert "/somewhere/env, has no bin/python" in make("--dry-run", "types", VIRTUAL_ENV="/somewhere/env")
 
 
 @pytest.mark.parametrize("variables", [{}, {"CONDA_PREFIX": "/conda", "CONDA_DEFAULT_ENV": "base"}])

@@ -42,8 +42,9 @@ def test_extras_are_those_the_readme_and_make_name() -> None:
 
 @pytest.mark.parametrize("needed", NEEDED, ids=lambda needed: needed.name)
 def test_every_requirement_has_a_pin_inside_its_range(needed: Requirement) -> None:
-    pinned = constraints()[canonicalize_name(needed.name)]
-    assert needed.specifier.contains(pinned, prereleases=True)
+    pinned = constraints().get(canonicalize_name(needed.name))
+    assert pinned, f"constraints.txt does not name {needed.name}: make lock"
+    assert needed.specifier.contains(pinned, prereleases=True), f"constraints.txt has {pinned} for {needed}: make lock"
 
 
 def test_pins_are_exact_sorted_and_of_no_one_build() -> None:

@@ -174,6 +174,49 @@ def test_the_keyboard_shows_where_it_is(open_page: Callable[..., Page]) -> None:
     assert seen > 15
 
 
+@pytest.fixture
+def without_script(browser: Browser, site: str) -> Iterator[Callable[[dict[str, int]], Page]]:
+    """Open the first chapter where no script runs."""
+    context = browser.new_context(java_script_enabled=False)
+
+    def go(viewport: dict[str, int]) -> Page:
+        page = context.new_page()
+        page.set_viewport_size(viewport)  # type: ignore[arg-type]
+        page.goto(f"{site}/01-intuition.html")
+        return page
+
+    yield go
+    context.close()
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_without_script_all_is_there(without_script: Callable[..., Page], viewport: dict[str, int]) -> None:
+    page = without_script(viewport)
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")  # else nothing has a colour
+    for solution in page.locator("div.solution").all():
+        expect(solution.locator("p:not(.admonition-title)").first).to_be_visible()
+    page.locator("details.hide summary").first.click()
+    expect(page.locator("details.hide div.cell_input").first).to_be_visible()
+    link = page.locator(".bd-sidebar-primary nav a").last
+    link.scroll_into_view_if_needed()
+    expect(link).to_be_in_viewport()
+    page.locator(".dropdown-download-buttons button").first.focus()
+    expect(page.locator(".btn-download-source-button")).to_be_visible()
+    for dead in (".sidebar-toggle", ".search-button", ".theme-switch-button"):
+        expect(page.locator(f"{dead}:visible")).to_have_count(0)
+
+
+def test_paper_has_no_empty_boxes_and_nothing_to_click(open_page: Callable[..., Page]) -> None:
+    page = open_page("01-intuition.html")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    # A box that may break, around code that may not, leaves its empty upper half on the page before.
+    for box in ("div.cell_input", "div.cell_output", "div.admonition"):
+        assert page.locator(box).first.evaluate("e => getComputedStyle(e).breakInside") == "avoid"
+    assert not page.locator(".bd-article :is(button, details.hide, .headerlink):visible").all()
+    expect(page.locator("div.solution p:not(.admonition-title)").first).to_be_visible()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_text_and_code_have_contrast(open_page: Callable[..., Page], name: str, scheme: str) -> None:

@@ -82,6 +82,14 @@ def test_a_fault_in_an_equation_fails_the_build_and_says_where(tmp_path: Path) -
         assert f"{CHAPTER}.ipynb:" in line
 
 
+def test_a_fault_fails_the_next_build_too(tmp_path: Path) -> None:
+    book = make_book(tmp_path, "See {ref}`nowhere`.")
+    for _ in "12":
+        run = build(book)
+        assert run.returncode != 0
+        assert "undefined label: 'nowhere'" in run.stderr
+
+
 def test_a_chapter_keeps_its_number(tmp_path: Path) -> None:
     book = make_book(tmp_path, "See {eq}`one`.\n\n$$x$$ (one)\n\n## A section")
     run = build(book)

@@ -8,7 +8,7 @@ import pytest
 from tests.site.pages import ALL, SITE, read
 
 FETCHED = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
-LOADED = ("script[src]", "img[src]", "iframe[src]", "source[src]", "video[src]", "object[data]", "embed[src]")
+LOADING = ("src", "srcset", "poster", "data")
 CSS_ADDRESS = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""")
 
 
@@ -19,13 +19,13 @@ def is_foreign(address: str) -> bool:
 @pytest.mark.parametrize("name", ALL)
 def test_nothing_comes_from_another_host(name: str) -> None:
     soup = read(name).soup
-    addresses = [str(tag.get("src") or tag.get("data")) for tag in soup.select(",".join(LOADED))]
-    addresses += [
-        str(link["href"])
-        for link in soup.select("link[href]")
-        if {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
-        & set(link["rel"])
+    addresses = [
+        address
+        for name in LOADING
+        for tag in soup.select(f"[{name}]")
+        for address in re.split(r"[\s,]+", str(tag[name]))
     ]
+    addresses += [str(link["href"]) for link in soup.select("link[href]") if FETCHED & set(link["rel"])]
     styles = " ".join(tag.get_text() for tag in soup.select("style")) + " ".join(
         str(tag["style"]) for tag in soup.select("[style]")
     )
