@@ -11,6 +11,7 @@ context of its own it is cross-attention.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -92,9 +93,13 @@ class MultiHeadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier-uniform projections, which keep the variance of what passes through; biases zero."""
+        """Xavier-uniform projections, those of queries, keys and values smaller by the square root of 2; biases zero.
+
+        That is how ``nn.MultiheadAttention`` starts, which holds the three in one matrix. With larger values a deep
+        post-LN stack forgets its inputs on the way up, and does not learn.
+        """
         for projection in (self.W_Q, self.W_K, self.W_V, self.W_O):
-            nn.init.xavier_uniform_(projection.weight)
+            nn.init.xavier_uniform_(projection.weight, gain=1.0 if projection is self.W_O else math.sqrt(0.5))
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 

@@ -197,10 +197,12 @@ def test_state_goes_round():
     assert not any("bias" in name for name in MultiHeadAttention(8, 4, bias=False).state_dict())
 
 
-def test_it_starts_with_xavier_and_no_bias():
-    mha = MultiHeadAttention(64, 4)
-    for layer in (mha.W_Q, mha.W_K, mha.W_V, mha.W_O):
-        bound = math.sqrt(6 / 128)
+def test_it_starts_as_pytorchs_does():
+    """Xavier's bound, for three projections held in one matrix (M to 3M) and for one by itself (M to M); no bias."""
+    mha, theirs = MultiHeadAttention(64, 4), nn.MultiheadAttention(64, 4)
+    assert theirs.in_proj_weight.abs().max() <= math.sqrt(6 / (64 + 192))
+    bounds = [math.sqrt(6 / (64 + 192))] * 3 + [math.sqrt(6 / (64 + 64))]
+    for layer, bound in zip((mha.W_Q, mha.W_K, mha.W_V, mha.W_O), bounds, strict=True):
         assert layer.weight.abs().max() <= bound
         assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
         assert (layer.bias == 0).all()
