@@ -138,7 +138,7 @@ unit: setup
 
 notebooks: setup
 	$(HEAD) "Chapters, run again and compared"
-	@$(PARALLEL) --dist loadfile -p tests.nbval_strict --nbval --nbval-current-env \
+	@TQDM_DISABLE=1 $(PARALLEL) --dist loadfile -p tests.nbval_strict --nbval --nbval-current-env \
 	  --nbval-sanitize-with tests/nbval-sanitize.cfg --nbval-cell-timeout 120 book/*.ipynb
 
 site: setup book

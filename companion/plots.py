@@ -15,13 +15,14 @@ from torch import Tensor
 
 from companion import check
 from companion.axes import given_or_new
+from companion.curves import curves
 from companion.masks import Mask
 from companion.typing import Bool, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLORS", "heatmap", "mask", "scores_histogram", "use_style"]
+__all__ = ["COLORS", "curves", "heatmap", "mask", "scores_histogram", "use_style"]
 
 COLORS = {
     "query": "#0072B2",

@@ -42,6 +42,7 @@ def run(notebook: NotebookNode, folder: Path) -> NotebookNode:
     count = 0
     # The kernel must be this environment's, whatever kernels the user has.
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored, different each time
     with client.setup_kernel():
         for index, cell in enumerate(fresh.cells):
             count += cell.cell_type == "code" and bool(cell.source.strip())

@@ -403,7 +403,30 @@ ROWS = [
 # Names that take nothing which could be wrong.
 TAKE_NOTHING = {"companion.notebook.device", "companion.plots.use_style"}
 # Types and tables, not functions of the package's own.
-NO_FUNCTIONS = {"AttentionOutput", "Beams", "Bool", "Float", "Int", "Tensor", "Rule", "COLORS", "Call"}
+NO_FUNCTIONS = {
+    "Accuracy",
+    "AttentionOutput",
+    "Beams",
+    "Bool",
+    "COLORS",
+    "Call",
+    "END",
+    "FORMS",
+    "Float",
+    "History",
+    "Int",
+    "LabelBatch",
+    "MASK",
+    "PAD",
+    "PairBatch",
+    "Predictions",
+    "Rule",
+    "START",
+    "Task",
+    "Tensor",
+    "TextBatch",
+    "TokenLoss",
+}
 
 
 def named(function: Any) -> str:
