@@ -341,3 +341,13 @@ def test_a_config_that_cannot_be_is_refused(options: dict, error: type[Exception
     """By the config itself, or by the module that would be wrong, before it computes anything."""
     with pytest.raises(error, match=words):
         DecoderOnly(TransformerConfig(**({"vocab_size": VOCABULARY} | options)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [DecoderOnly, EncoderOnly, Seq2SeqTransformer])
+@torch.no_grad()
+def test_bug_23_compiled_equals_eager(compiled, kind: type):
+    model = alive(kind(config(num_layers=1, pad_id=PAD)))
+    text = torch.tensor([[PAD, PAD, 3, 5, 2], [4, 6, 6, 8, 1]])
+    inputs = (text, text[:, 2:]) if kind is Seq2SeqTransformer else (text,)
+    torch.testing.assert_close(compiled(model)(*inputs), model(*inputs), rtol=0, atol=1e-9)
