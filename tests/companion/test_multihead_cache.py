@@ -226,3 +226,14 @@ def test_an_equal_share_in_each_step():
     got = [mha(torch.full((1, 1, 2), t), causal=True, cache=cache)[0, 0, 0].item() for t in (1.0, 2.0, 3.0, 4.0)]
     assert got == pytest.approx([1.0, 1.5, 2.0, 2.5])
     assert math.isclose(cache._layers[0].value.sum().item(), 20.0)
+
+
+def test_a_cache_needs_a_batch():
+    with pytest.raises(ValueError, match=r"x must be \(B, L, M\) where there is a cache, got shape \(3, 8\)"):
+        MultiHeadAttention(8, 2)(torch.zeros(3, 8), cache=KVCache(4))
+
+
+def test_a_rotary_module_refuses_a_context():
+    mha = MultiHeadAttention(8, 2, rotary=Rotary(4))
+    with pytest.raises(ValueError, match="context must be None in a rotary module"):
+        mha(torch.zeros(1, 3, 8), torch.zeros(1, 5, 8))
