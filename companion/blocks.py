@@ -28,7 +28,21 @@ from companion.typing import Float
 __all__ = ["DecoderBlock", "EncoderBlock", "FeedForward", "RMSNorm"]
 
 
-class EncoderBlock(nn.Module):
+class _Residual(nn.Module):
+    """What both blocks do around each of their parts."""
+
+    norm_first: bool
+    dropout: nn.Dropout
+
+    def _add(self, x: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
+        """The residual, in either order; what is added comes before the norm or goes around it, never after it."""
+        if self.norm_first:
+            return x + self.dropout(f(norm(x)))
+        y: Tensor = norm(x + self.dropout(f(x)))
+        return y
+
+
+class EncoderBlock(_Residual):
     """Self-attention and a feed-forward network, each with its norm and its residual.
 
     Args:
@@ -120,11 +134,8 @@ class EncoderBlock(nn.Module):
         x = self._add(x, self.norm_attention, lambda y: self.attention(y, mask=mask, **options))
         return self._add(x, self.norm_feed_forward, self.feed_forward)
 
-    def _add(self, x: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
-        return add_and_norm(x, norm, f, self.dropout, norm_first=self.norm_first)
 
-
-class DecoderBlock(nn.Module):
+class DecoderBlock(_Residual):
     """Causal self-attention, attention to a memory, and a feed-forward network.
 
     Args:
@@ -233,9 +244,6 @@ class DecoderBlock(nn.Module):
             x = self._add(x, norm, lambda y: cross(y, memory, mask=memory_mask, cache=memory_cache))
         return self._add(x, self.norm_feed_forward, self.feed_forward)
 
-    def _add(self, x: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
-        return add_and_norm(x, norm, f, self.dropout, norm_first=self.norm_first)
-
     def _check_memory(self, x: Tensor, memory: Tensor | None) -> None:
         if (memory is None) != (self.cross_attention is None):
             wanted = "given to" if memory is None else "None for"
@@ -247,13 +255,3 @@ class DecoderBlock(nn.Module):
             raise ValueError(
                 f"x and memory must have the same batch dims, got shapes {check.shape(x)} and {check.shape(memory)}"
             )
-
-
-def add_and_norm(
-    x: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor], dropout: nn.Module, *, norm_first: bool
-) -> Tensor:
-    """The residual, in either order; what is added comes before the norm or goes around it, never after it."""
-    if norm_first:
-        return x + dropout(f(norm(x)))
-    y: Tensor = norm(x + dropout(f(x)))
-    return y

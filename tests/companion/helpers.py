@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Table = list[list[float]]
 Cell = Callable[[int, int, int, int], bool]
@@ -193,3 +193,15 @@ def case(
     made = Case(*(x.to(device) for x in (query, key, value)), options[kind], allowed, bias)
     # Whether there is an empty row must be what was asked, but where lengths alone make one.
     return made if bool(made.empty.any()) or not empty else None
+
+
+def carry_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    """Give ours the weights of PyTorch's."""
+    bias = theirs.in_proj_bias is not None
+    for name, rows in zip("QKV", theirs.in_proj_weight.chunk(3), strict=True):
+        getattr(ours, f"W_{name}").weight.copy_(rows)
+    ours.W_O.weight.copy_(theirs.out_proj.weight)
+    if bias:
+        for name, rows in zip("QKV", theirs.in_proj_bias.chunk(3), strict=True):
+            getattr(ours, f"W_{name}").bias.copy_(rows)
+        ours.W_O.bias.copy_(theirs.out_proj.bias)

@@ -11,21 +11,11 @@ from companion.blocks import DecoderBlock, EncoderBlock
 from companion.cache import KVCache
 from companion.masks import longformer
 from companion.positions import Rotary, alibi_bias, position_ids
+from tests.companion.helpers import carry_attention
 
 WIDTH, HEADS, HIDDEN = 12, 3, 20
 orders = pytest.mark.parametrize("norm_first", [False, True], ids=["post-LN", "pre-LN"])
 kinds = pytest.mark.parametrize("kind", [EncoderBlock, DecoderBlock])
-
-
-def carry_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
-    bias = theirs.in_proj_bias is not None
-    for name, rows in zip("QKV", theirs.in_proj_weight.chunk(3), strict=True):
-        getattr(ours, f"W_{name}").weight.copy_(rows)
-    ours.W_O.weight.copy_(theirs.out_proj.weight)
-    if bias:
-        for name, rows in zip("QKV", theirs.in_proj_bias.chunk(3), strict=True):
-            getattr(ours, f"W_{name}").bias.copy_(rows)
-        ours.W_O.bias.copy_(theirs.out_proj.bias)
 
 
 def twins(kind: type, *, device: str = "cpu", dtype: torch.dtype = torch.float32, dropout: float = 0.0, **options):

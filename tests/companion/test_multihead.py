@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from companion import MultiHeadAttention, attend, causal, padding, sliding_window
+from tests.companion.helpers import carry_attention
 
 WIDTH, HEADS = 12, 3
 
@@ -20,13 +21,7 @@ def twins(device: str = "cpu", bias: bool = True) -> tuple[MultiHeadAttention, n
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.uniform_(-0.5, 0.5)
-        for name, rows in zip("QKV", theirs.in_proj_weight.chunk(3), strict=True):
-            getattr(ours, f"W_{name}").weight.copy_(rows)
-        ours.W_O.weight.copy_(theirs.out_proj.weight)
-        if bias:
-            for name, rows in zip("QKV", theirs.in_proj_bias.chunk(3), strict=True):
-                getattr(ours, f"W_{name}").bias.copy_(rows)
-            ours.W_O.bias.copy_(theirs.out_proj.bias)
+        carry_attention(ours, theirs)
     return ours, theirs
 
 
