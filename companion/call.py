@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from companion import check
+from companion.bounds import Bounds
 from companion.masks import Mask, causal_rows
 
 __all__ = ["Call"]
@@ -87,6 +88,14 @@ class Call:
     def device(self) -> torch.device:
         """Where the tensors are."""
         return self.query.device
+
+    def bounds(self) -> Bounds:
+        """What is known of mask and causality together without asking about each pair."""
+        if self.mask is None:
+            bounds = Bounds(exact=True)
+        else:
+            bounds = self.mask.bounds if isinstance(self.mask, Mask) else Bounds()
+        return bounds & Bounds(after=0, exact=True) if self.causal else bounds
 
     def restore(self, x: Tensor) -> Tensor:
         """Give a result ``(B, H, ...)`` the leading dims that the query came with."""

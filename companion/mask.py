@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from companion import check
+from companion.bounds import Bounds
 from companion.typing import Bool
 
 if TYPE_CHECKING:
@@ -53,16 +54,22 @@ class Mask:
             raise TypeError(f"name must be a str, got {type(name).__name__}")
         self._bind: Bind = lambda batch, length, keys, device: predicate
         self.name = name
-        self.is_causal = False  # exactly causal(), which kernels know by a flag
+        self.bounds = Bounds()  # what kernels may skip unasked
         self.batch: int | None = None  # the only B it can serve, where it holds something for each entry
 
     @classmethod
-    def bound(cls, bind: Bind, name: str, batch: int | None = None) -> Mask:
+    def bound(cls, bind: Bind, name: str, batch: int | None = None, bounds: Bounds | None = None) -> Mask:
         """A mask whose rule is made when the sizes are known; ``batch`` is the only ``B`` that it can serve."""
         mask = cls(_never, name)
         mask._bind = bind
         mask.batch = batch
+        mask.bounds = Bounds() if bounds is None else bounds
         return mask
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is ``causal()`` and nothing else, which kernels know by a flag."""
+        return self.bounds.exact and self.bounds[:3] == (None, 0, None)
 
     def rule(self, B: int, L: int, S: int, device: torch.device | str | None = None) -> Rule:
         """The predicate for these sizes, as FlexAttention's ``mask_mod`` wants it.
@@ -181,7 +188,7 @@ class Mask:
         return f"Mask({self.name})"
 
 
-def _combined(left: Mask, right: object, sign: str, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+def _combined(left: Mask, right: object, sign: str, how: Callable[[Any, Any], Any]) -> Mask:
     if not isinstance(right, Mask):
         raise TypeError(f"a Mask combines with another Mask, got {type(right).__name__}")
 
@@ -190,7 +197,7 @@ def _combined(left: Mask, right: object, sign: str, how: Callable[[Tensor, Tenso
         return lambda b, h, q, k: how(one(b, h, q, k), two(b, h, q, k))
 
     batch = right.batch if left.batch is None else left.batch
-    return Mask.bound(bind, f"({left.name} {sign} {right.name})", batch)
+    return Mask.bound(bind, f"({left.name} {sign} {right.name})", batch, how(left.bounds, right.bounds))
 
 
 def _boolean(mask: Mask, answer: object) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from companion import check
+from companion.bounds import Bounds
 from companion.mask import Mask, Rule
 from companion.sparse_masks import bigbird, longformer
 from companion.typing import Bool
@@ -43,9 +44,7 @@ def causal(offset: int | None = None) -> Mask:
     if offset is not None:
         start = check.integer("offset", offset, minimum=-(2**62))
         return Mask(lambda b, h, q, k: k <= q + start, f"causal(offset={start})")
-    mask = _positioned(lambda q, k: k <= q, "causal()")
-    mask.is_causal = True
-    return mask
+    return _positioned(lambda q, k: k <= q, "causal()", Bounds(after=0, exact=True))
 
 
 def sliding_window(window: int, *, causal: bool = True) -> Mask:
@@ -70,10 +69,13 @@ def sliding_window(window: int, *, causal: bool = True) -> Mask:
 
     Source: Child et al., "Generating Long Sequences with Sparse Transformers", 2019 (arXiv:1904.10509).
     """
-    check.integer("window", window)
+    reach = check.integer("window", window) - 1
     if check.flag("causal", causal):
-        return _positioned(lambda q, k: (k <= q) & (q - k < window), f"sliding_window({window})")
-    return _positioned(lambda q, k: (q - k < window) & (k - q < window), f"sliding_window({window}, causal=False)")
+        bounds = Bounds(reach, 0, exact=True)
+        return _positioned(lambda q, k: (k <= q) & (q - k < window), f"sliding_window({window})", bounds)
+    bounds = Bounds(reach, reach, exact=True)
+    name = f"sliding_window({window}, causal=False)"
+    return _positioned(lambda q, k: (q - k < window) & (k - q < window), name, bounds)
 
 
 def padding(lengths: Tensor | Sequence[int]) -> Mask:
@@ -180,14 +182,14 @@ def causal_rows(L: int, S: int, device: torch.device) -> Bool[Tensor, "1 1 L S"]
     return causal().compact(1, 1, L, S, device)
 
 
-def _positioned(compare: Callable[[Tensor, Tensor], Tensor], name: str) -> Mask:
+def _positioned(compare: Callable[[Tensor, Tensor], Tensor], name: str, bounds: Bounds) -> Mask:
     """A rule on positions, with the last query at the last key."""
 
     def bind(batch: int, length: int, keys: int, device: torch.device) -> Rule:
         start = keys - length
         return lambda b, h, q, k: compare(q + start, k)
 
-    return Mask.bound(bind, name)
+    return Mask.bound(bind, name, bounds=bounds)
 
 
 def _first_keys(lengths: Tensor, name: str) -> Mask:
@@ -202,4 +204,4 @@ def _first_keys(lengths: Tensor, name: str) -> Mask:
         ends = lengths.to(device)
         return lambda b, h, q, k: k < ends[b]
 
-    return Mask.bound(bind, f"{name}(...)", lengths.shape[0])
+    return Mask.bound(bind, f"{name}(...)", lengths.shape[0], Bounds(lengths=lengths, exact=True))

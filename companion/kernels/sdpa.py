@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from companion.attention import reference
 from companion.call import Call
+from companion.kernels.guard import guarded, is_nothing
 
 KERNELS = {
     "math": SDPBackend.MATH,
@@ -60,16 +60,13 @@ def run(call: Call, kernel: SDPBackend | None = None) -> Tensor:
     Returns:
         ``(B, H, L, E)``.
     """
-    if _is_nothing(call):
-        return reference(call).output  # kernels differ on what nothing is
-    call, broken = _guard(_packed(call))
+    return guarded(lambda call: _served(call, kernel))(call)
+
+
+def _served(call: Call, kernel: SDPBackend | None) -> Tensor:
+    call = _packed(call)
     plan = _plan(call)
-    output = plan.finish(_kernel(call, plan, kernel))
-    return output if broken is None else output.masked_fill(broken.unsqueeze(-1), math.nan)
-
-
-def _is_nothing(call: Call) -> bool:
-    return call.query.numel() == 0 or call.value.numel() == 0
+    return plan.finish(_kernel(call, plan, kernel))
 
 
 def _packed(call: Call) -> Call:
@@ -79,22 +76,6 @@ def _packed(call: Call) -> Call:
         return call
     query, key, value = (x.clone(memory_format=torch.contiguous_format) for x in inputs)
     return replace(call, query=query, key=key, value=value)
-
-
-def _guard(call: Call) -> tuple[Call, Tensor | None]:
-    """On a CPU, keep NaN and infinity from the rows that may not see them; one sum finds out whether there are any."""
-    if call.device.type != "cpu":
-        return call, None
-    if not torch.compiler.is_compiling():
-        total = sum(x.detach().sum(dtype=_sum_dtype(x)) for x in (call.query, call.key, call.value))
-        with suppress(RuntimeError):  # under vmap a number cannot be read
-            if math.isfinite(float(total)):
-                return call, None
-    return call.without_broken_keys()
-
-
-def _sum_dtype(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype is torch.float64 else torch.float32
 
 
 class _Plan(NamedTuple):
@@ -183,7 +164,7 @@ def _cuda_refuses(name: str, call: Call) -> str | None:
     """PyTorch's own reasons, which it prints as warnings."""
     cuda: Any = torch.backends.cuda
     test = getattr(cuda, f"can_use_{name}_attention")
-    if _is_nothing(call):
+    if is_nothing(call):
         return None
     call = _packed(call)
     plan = _plan(call)
