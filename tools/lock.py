@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 HEADER = "# What CI installs, exact. Written by `make lock`; ranges are in pyproject.toml.\n"
 # A CUDA build of torch pins these itself; other builds do without.
-TORCHS_OWN = ("nvidia-", "cuda-", "triton")
+TORCHS_OWN = ("nvidia-", "cuda-")
 
 
 def pins(compiled: str) -> list[str]:
