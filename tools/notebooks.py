@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "book"
+FIGURES = ROOT / "companion" / "widgets" / "static"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
@@ -121,10 +122,20 @@ def _widgets(notebook: NotebookNode) -> NotebookNode:
     if not names:
         notebook.metadata.pop("widgets", None)
         return notebook
-    stored["state"] = {model: models[model] for model in names}
+    stored["state"] = {model: _current(models[model]) for model in names}
     known = re.compile("|".join(map(re.escape, names)))
     renamed = known.sub(lambda found: names[found[0]], json.dumps(notebook))
     return nbformat.from_dict(json.loads(renamed))
+
+
+def _current(model: dict[str, Any]) -> dict[str, Any]:
+    """Give one of our figures the script and style that the package has now: a notebook keeps a copy."""
+    state = model.get("state", {})
+    package, _, name = state.get("_anywidget_id", "").rpartition(".")[0].rpartition(".")
+    if package == "companion.widgets":
+        for key, kind in (("_esm", "js"), ("_css", "css")):
+            state[key] = (FIGURES / f"{name}.{kind}").read_text(encoding="utf-8")
+    return model
 
 
 def main(arguments: list[str]) -> None:

@@ -17,6 +17,7 @@ PICTURE = (
 )
 ERROR = "raise ValueError('three weights, four values')"
 WIDGET = "import ipywidgets\n\nipywidgets.HBox([ipywidgets.IntSlider(3), ipywidgets.Label('row')])"
+FIGURE = "from companion.widgets import SoftmaxExplorer\n\nSoftmaxExplorer(scores=[1.0, 0.0])"
 RANDOM = "import random\n\nprint(random.random())"
 
 
@@ -34,6 +35,7 @@ def unrun() -> NotebookNode:
             cell(WIDGET),
             cell(RANDOM, metadata={"tags": ["nbval-ignore-output"]}),
             cell("quiet = 1"),
+            cell(FIGURE),
         ]
     )
 

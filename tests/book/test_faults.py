@@ -8,8 +8,9 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from tests.book.made import ERROR, NUMBERS, PICTURE, RESULT, WIDGET, code, write
+from tests.book.made import ERROR, FIGURE, NUMBERS, PICTURE, RESULT, WIDGET, code, write
 from tools.faults import faults, speaks
+from tools.notebooks import WIDGET_STATE, WIDGET_VIEW
 
 
 def test_a_chapter_as_executed_has_none(stored: NotebookNode, tmp_path: Path) -> None:
@@ -50,6 +51,24 @@ def drop_state(notebook: NotebookNode) -> None:
     del notebook.metadata["widgets"]
 
 
+def figure(notebook: NotebookNode) -> NotebookNode:
+    """The stored state of the figure."""
+    model = code(notebook, FIGURE).outputs[0].data[WIDGET_VIEW]["model_id"]
+    return notebook.metadata.widgets[WIDGET_STATE].state[model].state
+
+
+def mute_figure(notebook: NotebookNode) -> None:
+    figure(notebook).alt = ""
+
+
+def drop_still(notebook: NotebookNode) -> None:
+    del code(notebook, FIGURE).outputs[0].data["image/png"]
+
+
+def keep_an_old_script(notebook: NotebookNode) -> None:
+    figure(notebook)["_esm"] += "// of last year"
+
+
 def untag(notebook: NotebookNode) -> None:
     code(notebook, ERROR).metadata = {}
 
@@ -75,8 +94,9 @@ def show_address(notebook: NotebookNode) -> None:
 
 
 def forget_companion(notebook: NotebookNode) -> None:
-    cell = code(notebook, NUMBERS)
-    cell.source = cell.source.replace("import companion", "import math")
+    for start in (NUMBERS, FIGURE):
+        cell = code(notebook, start)
+        cell.source = cell.source.replace("import companion", "import math").replace("from companion", "from math")
 
 
 @pytest.mark.parametrize(
@@ -90,6 +110,9 @@ def forget_companion(notebook: NotebookNode) -> None:
         (drop_image, "code cell 3: prints or draws, and no output is stored"),
         (empty_image, "code cell 3: stores an empty image"),
         (drop_state, "code cell 5: shows a widget whose state is not stored"),
+        (mute_figure, "code cell 8: shows a figure that has no alt text"),
+        (drop_still, "code cell 8: shows a figure without a still picture"),
+        (keep_an_old_script, "not in normal form"),
         (untag, "code cell 4: stores an error, and has no tag"),
         (silence, "code cell 4: is tagged raises-exception, and stores no error"),
         (skip, "code cell 2: is never tested"),

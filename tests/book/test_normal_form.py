@@ -7,7 +7,7 @@ import pytest
 from nbformat import NotebookNode
 
 from tests.book import made
-from tests.book.made import ERROR, NUMBERS, RANDOM, WIDGET, code, copied, write
+from tests.book.made import ERROR, FIGURE, NUMBERS, RANDOM, WIDGET, code, copied, write
 from tools import execute, notebooks
 from tools.notebooks import ROOT, WIDGET_STATE, WIDGET_VIEW, normal, read, text
 
@@ -34,7 +34,7 @@ def test_only_models_on_the_page_are_kept_and_they_are_numbered(stored: Notebook
     children = [name.removeprefix("IPY_MODEL_") for name in models[shown].state.children]
     assert [models[child].model_name for child in children] == ["IntSliderModel", "LabelModel"]
     orphaned = copied(stored)
-    code(orphaned, WIDGET).outputs = []
+    code(orphaned, WIDGET).outputs = code(orphaned, FIGURE).outputs = []
     assert "widgets" not in normal(orphaned).metadata
 
 
@@ -42,9 +42,9 @@ def test_counts_and_ids_follow_the_order(stored: NotebookNode) -> None:
     stored.cells.insert(1, nbformat.v4.new_code_cell("", execution_count=9))
     stored.cells.reverse()
     ordered = normal(stored)
-    assert [cell.id for cell in ordered.cells] == [f"cell-{number:03d}" for number in range(1, 10)]
+    assert [cell.id for cell in ordered.cells] == [f"cell-{number:03d}" for number in range(1, 11)]
     counts = [cell.execution_count for cell in ordered.cells if cell.cell_type == "code"]
-    assert counts == [1, 2, 3, 4, 5, 6, 7, None]
+    assert counts == [1, 2, 3, 4, 5, 6, 7, 8, None]
 
 
 def test_what_editors_leave_goes_and_what_the_book_needs_stays(stored: NotebookNode) -> None:

@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, Response
 
-from tests.site.pages import BOOK, ROOT, SITE
+from tests.site.pages import BOOK, DESKTOP, ROOT, SITE
 from tools import browser as chromium
 
 NO_BROWSER = "no Chromium: install it, or set CHROMIUM to its path"
@@ -57,6 +58,40 @@ def browser() -> Iterator[Browser]:
         pytest.skip(NO_BROWSER)
     with chromium.chromium() as running:
         yield running
+
+
+@pytest.fixture
+def open_page(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
+    """Open a page; at the end, nothing may have gone wrong in it, nor been asked of another host."""
+    wrong: list[str] = []
+    context = browser.new_context(reduced_motion="reduce", viewport=DESKTOP)  # type: ignore[arg-type]
+    page = context.new_page()
+
+    def answered(response: Response) -> None:
+        if response.status >= 400:
+            wrong.append(f"{response.status} {response.url}")
+
+    page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on("response", answered)
+    own = urlsplit(site).netloc
+
+    def asked(url: str) -> None:
+        if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).netloc != own:
+            wrong.append(f"another host: {url}")
+
+    page.on("request", lambda request: asked(request.url))
+
+    def go(name: str, viewport: dict[str, int] = DESKTOP, scheme: str = "light") -> Page:
+        page.set_viewport_size(viewport)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto(f"{site}/{name}")
+        return page
+
+    yield go
+    context.close()
+    assert not wrong
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

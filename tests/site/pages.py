@@ -12,6 +12,9 @@ ROOT = Path(__file__).parents[2]
 SITE = Path(os.environ.get("SITE", ROOT / "book" / "_build" / "html")).resolve()
 BOOK = SITE.parents[1]
 
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1280, "height": 900}
+
 
 def toc() -> list[str]:
     """Names of the pages in the table of contents, in order."""

@@ -1,0 +1,86 @@
+// Controls that the browser knows how to work by key, finger and screen reader.
+
+import { h, say, set } from "./dom.js";
+
+let made = 0;
+/** An id that no other control on the page has. */
+const id = () => `att-${(made++).toString(36)}-${Math.random().toString(36).slice(2, 8)}`;
+
+/**
+ * A slider with its name before it and its value behind it.
+ * @param {{label: string, min: number, max: number, step: number, show?: (value: number) => string,
+ *   onset: (value: number) => void, role?: string}} options
+ */
+export function slider({ label, min, max, step, show = String, onset, role }) {
+  const name = id();
+  const input = h("input", {
+    type: "range",
+    id: name,
+    min,
+    max,
+    step,
+    oninput: () => onset(Number(input.value)),
+  });
+  const value = h("output", { for: name });
+  const element = h(
+    "div",
+    { class: `att-slider${role ? ` att-${role}` : ""}` },
+    h("label", { for: name }, label),
+    input,
+    value,
+  );
+  return {
+    element,
+    input,
+    /** @param {number} x */
+    show(x) {
+      if (Number(input.value) !== x) input.value = String(x);
+      const text = show(x);
+      say(value, text);
+      set(input, { "aria-valuetext": text });
+    },
+  };
+}
+
+/**
+ * One of several.
+ * @param {{label: string, options: {value: string, text: string}[], onset: (value: string) => void}} options
+ */
+export function choice({ label, options, onset }) {
+  const group = id();
+  const inputs = options.map(({ value }) =>
+    h("input", { type: "radio", name: group, id: `${group}-${value}`, value, onchange: () => onset(value) }),
+  );
+  const element = h(
+    "fieldset",
+    { class: "att-choice" },
+    h("legend", {}, label),
+    ...options.flatMap(({ value, text }, i) => [inputs[i], h("label", { for: `${group}-${value}` }, text)]),
+  );
+  return {
+    element,
+    /** @param {string} chosen */
+    show(chosen) {
+      for (const input of inputs) input.checked = input.value === chosen;
+    },
+  };
+}
+
+/**
+ * On or off.
+ * @param {{label: string, onset: (on: boolean) => void}} options
+ */
+export function toggle({ label, onset }) {
+  const name = id();
+  const input = h("input", { type: "checkbox", id: name, onchange: () => onset(input.checked) });
+  return {
+    element: h("div", { class: "att-toggle" }, input, h("label", { for: name }, label)),
+    /** @param {boolean} on */
+    show(on) {
+      input.checked = on;
+    },
+  };
+}
+
+/** @param {string} text @param {() => void} onclick */
+export const button = (text, onclick) => h("button", { type: "button", class: "att-button", onclick }, text);
