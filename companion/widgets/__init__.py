@@ -12,6 +12,7 @@ SoftmaxExplorer(scores=[2.0, 1.0, 0.0], temperature=0.5, shift=0.0)
 from __future__ import annotations
 
 from companion.widgets.base import Figure
+from companion.widgets.lookup import LookupExplorer
 from companion.widgets.softmax import SoftmaxExplorer
 
-__all__ = ["Figure", "SoftmaxExplorer"]
+__all__ = ["Figure", "LookupExplorer", "SoftmaxExplorer"]

@@ -27,8 +27,8 @@ class Figure(anywidget.AnyWidget):
     """An interactive figure.
 
     A subclass names the ``question`` that it answers and the traits that a reader changes (each ``sync=True``),
-    describes itself in ``alt`` and draws itself in ``fallback``. Its script and style in ``static`` bear the name of the
-    file that it stands in.
+    describes itself in ``alt`` and draws itself in ``fallback``. Its script and style in ``static`` have the name of
+    its own file.
     """
 
     question: ClassVar[str] = ""

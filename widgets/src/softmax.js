@@ -19,7 +19,7 @@ export function compute(scores, temperature, shift) {
 
 /** @param {import("./lib/model.js").Context} context */
 function render(context) {
-  return frame(context, ["scores", "temperature", "shift"], (state) => {
+  return frame(context, "softmax", ["scores", "temperature", "shift"], (state) => {
     /** @type {number[]} */
     const first = state.get("scores");
     const names = first.map((_, i) => `key ${i + 1}`);

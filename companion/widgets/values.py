@@ -1,0 +1,59 @@
+"""Traits for what figures are made of: points and matrices, checked number by number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import traitlets
+
+__all__: list[str] = []
+
+
+class Point(traitlets.List):
+    """A row of ``size`` numbers, each from ``-limit`` to ``limit``."""
+
+    def __init__(self, default: list[float], *, limit: float, size: int = 2, **options: Any) -> None:
+        self.limit, self.size = limit, size
+        super().__init__(traitlets.Float(), default, **options)
+
+    def validate(self, obj: Any, value: Any) -> list[float]:
+        """The row as floats, or an error that names the trait."""
+        return _row(self.name, list(super().validate(obj, _listed(value)) or []), self.size, self.limit)
+
+
+class Points(traitlets.List):
+    """``least`` to ``most`` rows of ``size`` numbers."""
+
+    def __init__(
+        self,
+        default: list[list[float]],
+        *,
+        limit: float,
+        size: int = 2,
+        least: int = 1,
+        most: int = 100,
+        **options: Any,
+    ) -> None:
+        self.limit, self.size, self.least, self.most = limit, size, least, most
+        super().__init__(traitlets.List(traitlets.Float()), default, **options)
+
+    def validate(self, obj: Any, value: Any) -> list[list[float]]:
+        """The rows as floats, or an error that names the trait."""
+        rows = list(super().validate(obj, _listed(value)) or [])
+        if not self.least <= len(rows) <= self.most:
+            raise traitlets.TraitError(f"{self.name} must have {self.least} to {self.most} rows, got {len(rows)}")
+        return [_row(self.name, row, self.size, self.limit) for row in rows]
+
+
+def _listed(value: Any) -> Any:
+    """Tensors and arrays as the lists that they print."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _row(name: str | None, row: list[float], size: int, limit: float) -> list[float]:
+    if len(row) != size:
+        raise traitlets.TraitError(f"{name} must have {size} numbers in a row, got {len(row)}")
+    if not all(math.isfinite(x) and abs(x) <= limit for x in row):
+        raise traitlets.TraitError(f"{name} must have numbers from {-limit:g} to {limit:g}, got {row}")
+    return [float(x) for x in row]
