@@ -59,8 +59,9 @@ class Figure(anywidget.AnyWidget):
 
     def reset(self) -> None:
         """Show again what the figure began with."""
-        for name, value in self._start.items():
-            setattr(self, name, value)
+        with self.hold_trait_notifications():  # values that must fit each other change together
+            for name, value in self._start.items():
+                setattr(self, name, value)
 
     def fallback(self) -> matplotlib.figure.Figure:
         """The figure as it stands, as a picture: for print, and for readers without scripts."""

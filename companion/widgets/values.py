@@ -46,6 +46,31 @@ class Points(traitlets.List):
         return [_row(self.name, row, self.size, self.limit) for row in rows]
 
 
+class Matrix(traitlets.List):
+    """Rows of equal length, ``(rows, columns)`` each in a range."""
+
+    def __init__(
+        self,
+        default: list[list[float]],
+        *,
+        limit: float,
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+        **options: Any,
+    ) -> None:
+        self.limit, self.rows, self.columns = limit, rows, columns
+        super().__init__(traitlets.List(traitlets.Float()), default, **options)
+
+    def validate(self, obj: Any, value: Any) -> list[list[float]]:
+        """The rows as floats, or an error that names the trait."""
+        table = list(super().validate(obj, _listed(value)) or [])
+        width = len(table[0]) if table else 0
+        for kind, got, (least, most) in (("rows", len(table), self.rows), ("columns", width, self.columns)):
+            if not least <= got <= most:
+                raise traitlets.TraitError(f"{self.name} must have {least} to {most} {kind}, got {got}")
+        return [_row(self.name, row, width, self.limit) for row in table]
+
+
 def _listed(value: Any) -> Any:
     """Tensors and arrays as the lists that they print."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -56,9 +56,9 @@ function render(context) {
     const bars = first.map(() => h("span", { class: "att-bar" }));
     const shares = first.map(() => h("span", {}));
     const slopes = table({
-      caption: "How each weight answers to each score",
+      caption: "How each weight a answers to each score z",
       rows: names.map((_, i) => `a${i + 1}`),
-      columns: names.map((name) => `score ${name.slice(4)}`),
+      columns: names.map((name) => `z${name.slice(4)}`),
       kind: "signed",
     });
     const facts = h("p", { class: "att-facts" });

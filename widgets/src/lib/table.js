@@ -58,10 +58,10 @@ export function table({ caption, rows, columns, digits = 2, kind = "weight", row
     cells,
     /**
      * @param {number[][]} numbers
-     * @param {{limit?: number, hidden?: boolean[][] | null, picked?: number[] | null, names?: {rows: string[], columns: string[]}}} [options]
-     *   `limit`: what gets the full colour; `hidden`: hatched, no number; `picked`: the cell in a frame
+     * @param {{limit?: number, hidden?: boolean[][] | null, picked?: number[] | null, marked?: number[][], names?: {rows: string[], columns: string[]}}} [options]
+     *   `limit`: what gets the full colour; `hidden`: hatched, no number; `picked`: the cell in a frame; `marked`: those that it was made from
      */
-    show(numbers, { limit = 1, hidden = null, picked = null, names } = {}) {
+    show(numbers, { limit = 1, hidden = null, picked = null, marked = [], names } = {}) {
       names?.rows.forEach((text, i) => void say(sides[i], text));
       names?.columns.forEach((text, j) => void say(heads[j], text));
       for (const [i, row] of cells.entries()) {
@@ -75,6 +75,10 @@ export function table({ caption, rows, columns, digits = 2, kind = "weight", row
           if (cell.style.getPropertyValue("--att-fill") !== fill) cell.style.setProperty("--att-fill", fill);
           cell.classList.toggle("att-hidden", closed);
           cell.classList.toggle("att-picked", picked?.[0] === i && picked?.[1] === j);
+          cell.classList.toggle(
+            "att-marked",
+            marked.some(([a, b]) => a === i && b === j),
+          );
           set(cell, { "aria-label": `${sides[i].textContent}, ${heads[j].textContent}: ${text}` });
         }
       }
