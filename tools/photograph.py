@@ -26,6 +26,11 @@ def settle(page: Page) -> int:
             document.querySelectorAll('.toggle-hidden .toggle-button').forEach(button => button.click());
             await Promise.all([...document.images].map(image => image.decode().catch(() => {})));
             await document.fonts.ready;
+            for (let top = 0; top < document.body.scrollHeight; top += 500) {  // figures are drawn as one comes near
+                window.scrollTo(0, top);
+                await new Promise(done => setTimeout(done, 50));
+            }
+            window.scrollTo(0, 0);
         }"""
     )
     return int(page.evaluate("document.documentElement.scrollHeight"))

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from companion.widgets.base import Figure
 from companion.widgets.lookup import LookupExplorer
+from companion.widgets.projection import ProjectionExplorer
 from companion.widgets.scaling import ScalingExplorer
 from companion.widgets.softmax import SoftmaxExplorer
 from companion.widgets.steps import StepThrough
 
-__all__ = ["Figure", "LookupExplorer", "ScalingExplorer", "SoftmaxExplorer", "StepThrough"]
+__all__ = ["Figure", "LookupExplorer", "ProjectionExplorer", "ScalingExplorer", "SoftmaxExplorer", "StepThrough"]

@@ -84,3 +84,50 @@ export function toggle({ label, onset }) {
 
 /** @param {string} text @param {() => void} onclick */
 export const button = (text, onclick) => h("button", { type: "button", class: "att-button", onclick }, text);
+
+/**
+ * A small matrix to edit, number by number.
+ * @param {{label: string, rows: number, columns: number, limit: number, step?: number, role?: string,
+ *   onset: (matrix: number[][]) => void}} options
+ */
+export function matrix({ label, rows, columns, limit, step = 0.1, role, onset }) {
+  /** @type {number[][]} */
+  let now = [];
+  const inputs = Array.from({ length: rows }, (_, i) =>
+    Array.from({ length: columns }, (_, j) =>
+      h("input", {
+        type: "number",
+        min: -limit,
+        max: limit,
+        step,
+        "aria-label": `${label}, row ${i + 1}, column ${j + 1}`,
+        onchange: (/** @type {Event} */ event) => {
+          const input = /** @type {HTMLInputElement} */ (event.target);
+          const x = Number.parseFloat(input.value);
+          // What is no number, or out of range, is not taken; what stands in the field then is.
+          const kept = Number.isFinite(x) ? Math.min(limit, Math.max(-limit, x)) : now[i][j];
+          input.value = String(kept);
+          onset(now.map((row, a) => row.map((old, b) => (a === i && b === j ? kept : old))));
+        },
+      }),
+    ),
+  );
+  const element = h(
+    "fieldset",
+    { class: `att-matrix${role ? ` att-${role}` : ""}` },
+    h("legend", {}, label),
+    ...inputs.map((row) => h("div", {}, ...row)),
+  );
+  return {
+    element,
+    /** @param {number[][]} matrix @param {boolean} [open] */
+    show(matrix, open = true) {
+      now = matrix;
+      for (const [i, row] of inputs.entries())
+        for (const [j, input] of row.entries()) {
+          if (Number(input.value) !== matrix[i][j] || input.value === "") input.value = String(matrix[i][j]);
+          input.disabled = !open;
+        }
+    },
+  };
+}
