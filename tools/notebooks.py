@@ -118,7 +118,9 @@ def _widgets(notebook: NotebookNode) -> NotebookNode:
         model = waiting.pop(0)
         if model in models and model not in names:
             names[model] = f"{len(names) + 1:032x}"
-            waiting += re.findall(r"IPY_MODEL_([\w-]+)", json.dumps(models[model], sort_keys=True))
+            waiting += _named(models[model])
+        if not waiting:  # a link is shown nowhere, and holds both its ends
+            waiting = [link for link in models if link not in names and _links(models[link], names)]
     if not names:
         notebook.metadata.pop("widgets", None)
         return notebook
@@ -126,6 +128,16 @@ def _widgets(notebook: NotebookNode) -> NotebookNode:
     known = re.compile("|".join(map(re.escape, names)))
     renamed = known.sub(lambda found: names[found[0]], json.dumps(notebook))
     return nbformat.from_dict(json.loads(renamed))
+
+
+def _named(model: dict[str, Any]) -> list[str]:
+    """The models that a model holds."""
+    return re.findall(r"IPY_MODEL_([\w-]+)", json.dumps(model, sort_keys=True))
+
+
+def _links(model: dict[str, Any], kept: dict[str, str]) -> bool:
+    """Tell whether a model joins two traits of models that are kept."""
+    return model["model_name"] in ("LinkModel", "DirectionalLinkModel") and any(name in kept for name in _named(model))
 
 
 def _current(model: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from nbformat import NotebookNode
 from tests.book import made
 from tests.book.made import ERROR, FIGURE, NUMBERS, RANDOM, WIDGET, code, copied, write
 from tools import execute, notebooks
+from tools.execute import run
 from tools.notebooks import ROOT, WIDGET_STATE, WIDGET_VIEW, normal, read, text
 
 
@@ -36,6 +37,19 @@ def test_only_models_on_the_page_are_kept_and_they_are_numbered(stored: Notebook
     orphaned = copied(stored)
     code(orphaned, WIDGET).outputs = code(orphaned, FIGURE).outputs = []
     assert "widgets" not in normal(orphaned).metadata
+
+
+def test_a_link_between_models_on_the_page_is_kept(tmp_path: Path) -> None:
+    source = (
+        "import ipywidgets\n\na, b = ipywidgets.IntSlider(1), ipywidgets.IntSlider(2)\n"
+        "link = ipywidgets.jslink((a, 'value'), (b, 'value'))\nipywidgets.HBox([a, b])"
+    )
+    linked = run(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), tmp_path)
+    models = linked.metadata.widgets[WIDGET_STATE].state
+    (link,) = [model.state for model in models.values() if model.model_name == "LinkModel"]
+    ends = [end[0].removeprefix("IPY_MODEL_") for end in (link.source, link.target)]
+    assert [models[end].state.value for end in ends] == [1, 2]  # a browser makes them equal
+    assert normal(linked) == linked
 
 
 def test_counts_and_ids_follow_the_order(stored: NotebookNode) -> None:

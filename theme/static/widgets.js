@@ -85,5 +85,13 @@ if (bare) {
   );
   for (const [place, id] of views) if (id in states) seen.observe(place);
 } else if (views.length) {
-  import("./html-manager.js");
+  document.head.append(
+    Object.assign(document.createElement("link"), {
+      rel: "stylesheet",
+      href: new URL("html-manager.css", import.meta.url).href,
+    }),
+  );
+  import("./html-manager.js")
+    .then(({ show }) => show(JSON.parse(document.querySelector(STATE).textContent), views))
+    .catch((error) => console.error("The widgets could not be drawn.", error));
 }
