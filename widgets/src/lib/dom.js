@@ -15,6 +15,9 @@ function fill(element, attributes, children) {
     else if (value !== null && value !== undefined && value !== false)
       element.setAttribute(name, value === true ? "" : String(value));
   }
+  // JupyterLab would take the arrow keys for its cells.
+  if ("tabindex" in attributes || element.matches("input, select, button"))
+    element.setAttribute("data-lm-suppress-shortcuts", "");
   for (const child of children)
     if (child !== null && child !== undefined && child !== false)
       element.append(child instanceof Node ? child : String(child));
