@@ -12,10 +12,27 @@ SoftmaxExplorer(scores=[2.0, 1.0, 0.0], temperature=0.5, shift=0.0)
 from __future__ import annotations
 
 from companion.widgets.base import Figure
+from companion.widgets.decode import DecodeExplorer
+from companion.widgets.head_view import HeadView
 from companion.widgets.lookup import LookupExplorer
+from companion.widgets.mask_editor import MaskEditor
+from companion.widgets.position import PositionExplorer
 from companion.widgets.projection import ProjectionExplorer
 from companion.widgets.scaling import ScalingExplorer
 from companion.widgets.softmax import SoftmaxExplorer
 from companion.widgets.steps import StepThrough
+from companion.widgets.tiling import TilingExplorer
 
-__all__ = ["Figure", "LookupExplorer", "ProjectionExplorer", "ScalingExplorer", "SoftmaxExplorer", "StepThrough"]
+__all__ = [
+    "DecodeExplorer",
+    "Figure",
+    "HeadView",
+    "LookupExplorer",
+    "MaskEditor",
+    "PositionExplorer",
+    "ProjectionExplorer",
+    "ScalingExplorer",
+    "SoftmaxExplorer",
+    "StepThrough",
+    "TilingExplorer",
+]

@@ -32,6 +32,7 @@ class Figure(anywidget.AnyWidget):
     """
 
     question: ClassVar[str] = ""
+    given: ClassVar[tuple[str, ...]] = ()  # what no reader changes: a reset leaves it, and the page holds it once
 
     alt = traitlets.Unicode(help="What the figure shows, for who cannot see it.").tag(sync=True)
     _start = traitlets.Dict().tag(sync=True)
@@ -47,7 +48,7 @@ class Figure(anywidget.AnyWidget):
             if name not in {*known, "alt", "layout"}:
                 raise TypeError(f"{type(self).__name__} takes {', '.join(known)}; got {name!r}")
         super().__init__(**state)
-        self._start = {name: getattr(self, name) for name in known}
+        self._start = {name: getattr(self, name) for name in known if name not in self.given}
 
     @classmethod
     def state_names(cls) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__: list[str] = []
 
@@ -71,6 +74,10 @@ class Matrix(traitlets.List):
         return [_row(self.name, row, width, self.limit) for row in table]
 
 
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
 def _listed(value: Any) -> Any:
     """Tensors and arrays as the lists that they print."""
     return value.tolist() if hasattr(value, "tolist") else value
@@ -82,3 +89,38 @@ def _row(name: str | None, row: list[float], size: int, limit: float) -> list[fl
     if not all(math.isfinite(x) and abs(x) <= limit for x in row):
         raise traitlets.TraitError(f"{name} must have numbers from {-limit:g} to {limit:g}, got {row}")
     return [float(x) for x in row]
+
+
+class Heads(traitlets.Dict):
+    """Attention weights, ``(layers, H, L, S)``: taken as a tensor or lists, kept packed."""
+
+    def validate(self, obj: Any, value: Any) -> dict[str, Any]:
+        """Packed weights, or an error that names the trait."""
+        from companion.widgets.packed import pack, sound
+
+        if isinstance(value, dict):
+            if not sound(value):
+                raise traitlets.TraitError(f"{self.name} must be packed as companion.widgets packs them")
+            return value
+        return pack(self._table(value))
+
+    def _table(self, value: Any) -> Tensor:
+        import torch
+
+        try:
+            layers = [torch.as_tensor(x) for x in value]
+            table = torch.stack([x[0] if x.dim() == 4 and len(x) == 1 else x for x in layers]).detach()
+            table = table.to("cpu", torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise traitlets.TraitError(f"{self.name} must be numbers (layers, H, L, S), got {_kind(value)}") from error
+        if table.dim() != 4 or not table.numel():
+            raise traitlets.TraitError(f"{self.name} must be (layers, H, L, S), got shape {tuple(table.shape)}")
+        if table.numel() > 250_000 or max(table.shape) > 48:
+            raise traitlets.TraitError(
+                f"{self.name} must be at most 48 each way and 250,000 in all, got shape {tuple(table.shape)}"
+            )
+        if not bool(((table >= -1e-6) & (table <= 1 + 1e-6)).all()):
+            raise traitlets.TraitError(
+                f"{self.name} must be from 0 to 1, got {float(table.min())} to {float(table.max())}"
+            )
+        return table.clamp(0, 1)

@@ -46,6 +46,9 @@ HAVE_EXAMPLES = {
     "tasks",
     "training",
     "vocabulary",
+    "widgets.decode",
+    "widgets.position",
+    "widgets.tiling",
 }
 
 

@@ -55,7 +55,9 @@ export function choice({ label, options, onset }) {
     "fieldset",
     { class: "att-choice" },
     h("legend", {}, label),
-    ...options.flatMap(({ value, text }, i) => [inputs[i], h("label", { for: `${group}-${value}` }, text)]),
+    ...options.map(({ value, text }, i) =>
+      h("span", { class: "att-option" }, inputs[i], h("label", { for: `${group}-${value}` }, text)),
+    ),
   );
   return {
     element,
@@ -78,6 +80,24 @@ export function toggle({ label, onset }) {
     /** @param {boolean} on */
     show(on) {
       input.checked = on;
+    },
+  };
+}
+
+/**
+ * One of several, folded up. Its options may change; the name is for who hears the page.
+ * @param {{label: string, onset: (value: string) => void}} options
+ */
+export function menu({ label, onset }) {
+  const element = h("select", { class: "att-menu", "aria-label": label, onchange: () => onset(element.value) });
+  return {
+    element,
+    /** @param {string} chosen @param {{value: string, text: string}[]} options */
+    show(chosen, options) {
+      const same = options.every(({ text }, i) => element.options[i]?.text === text);
+      if (!same || element.options.length !== options.length)
+        element.replaceChildren(...options.map(({ value, text }) => h("option", { value }, text)));
+      element.value = chosen;
     },
   };
 }

@@ -12,8 +12,7 @@ const SVG = "http://www.w3.org/2000/svg";
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false)
-      element.setAttribute(name, value === true ? "" : String(value));
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, spelled(name, value));
   }
   // JupyterLab would take the arrow keys for its cells.
   if ("tabindex" in attributes || element.matches("input, select, button"))
@@ -23,6 +22,9 @@ function fill(element, attributes, children) {
       element.append(child instanceof Node ? child : String(child));
   return element;
 }
+
+/** An attribute that is there is on; ARIA's say so in words. @param {string} name @param {any} value */
+const spelled = (name, value) => (value === true && !name.startsWith("aria-") ? "" : String(value));
 
 /**
  * An HTML element.
@@ -47,7 +49,7 @@ export function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) element.removeAttribute(name);
     else {
-      const text = value === true ? "" : String(value);
+      const text = spelled(name, value);
       if (element.getAttribute(name) !== text) element.setAttribute(name, text);
     }
   }

@@ -43,6 +43,8 @@ export function bind(model, names) {
           model.save_changes();
         });
     },
+    /** Draw again, for what is no trait, such as where the mouse is. */
+    redraw: changed,
     /** Back to what the figure began with. */
     reset() {
       this.set(model.get("_start"));

@@ -5,24 +5,39 @@ import { h, number, say, set } from "./dom.js";
 
 /**
  * @param {{caption: string, rows: string[], columns: string[], digits?: number, kind?: "weight" | "signed" | "plain",
- *   rowName?: string, columnName?: string, onpick?: (i: number, j: number) => void}} options
- *   `onpick`: a cell was reached by arrow, click or touch
+ *   rowName?: string, columnName?: string, onpick?: (i: number, j: number) => void,
+ *   onpress?: (i: number, j: number) => void}} options
+ *   `onpick`: a cell was reached by arrow, click or touch; `onpress`: it was clicked, or Space or Enter pressed in it
  */
-export function table({ caption, rows, columns, digits = 2, kind = "weight", rowName = "", columnName = "", onpick }) {
+export function table(options) {
+  const {
+    caption,
+    rows,
+    columns,
+    digits = 2,
+    kind = "weight",
+    rowName = "",
+    columnName = "",
+    onpick,
+    onpress,
+  } = options;
   let at = [0, 0];
   const cells = rows.map((_, i) =>
     columns.map((_, j) =>
       h("td", {
         tabindex: i || j ? -1 : 0,
         role: "gridcell",
-        onclick: () => reach(i, j),
+        onclick: () => {
+          reach(i, j);
+          onpress?.(i, j);
+        },
         onfocus: () => reach(i, j),
       }),
     ),
   );
   const heads = columns.map((text) => h("th", { scope: "col" }, text));
   const sides = rows.map((text) => h("th", { scope: "row" }, text));
-  const corner = [rowName && `${rowName} ↓`, columnName && `${columnName} →`].filter(Boolean).join(" ");
+  const corner = [rowName && `${rowName}\u00a0↓`, columnName && `${columnName}\u00a0→`].filter(Boolean).join(" ");
   const element = h(
     "div",
     { class: "att-scroll" },
@@ -45,6 +60,10 @@ export function table({ caption, rows, columns, digits = 2, kind = "weight", row
 
   /** @param {KeyboardEvent} event */
   function move(event) {
+    if (onpress && (event.key === " " || event.key === "Enter")) {
+      event.preventDefault();
+      onpress(at[0], at[1]);
+    }
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     const end = { Home: [at[0], 0], End: [at[0], columns.length - 1] }[event.key];
     if (!step && !end) return;
@@ -58,20 +77,26 @@ export function table({ caption, rows, columns, digits = 2, kind = "weight", row
     cells,
     /**
      * @param {number[][]} numbers
-     * @param {{limit?: number, hidden?: boolean[][] | null, picked?: number[] | null, marked?: number[][], names?: {rows: string[], columns: string[]}}} [options]
-     *   `limit`: what gets the full colour; `hidden`: hatched, no number; `picked`: the cell in a frame; `marked`: those that it was made from
+     * @param {{limit?: number, hidden?: boolean[][] | null, picked?: number[] | null, marked?: number[][], names?: {rows: string[], columns: string[]},
+     *   texts?: {shown: string[][], said: string[][]}}} [options]
+     *   `limit`: what gets the full colour; `hidden`: hatched, no number; `picked`: the cell in a frame; `marked`: those that it was made from;
+     *   `names`: of rows and columns, long ones cut by the style sheet; `texts`: in place of the numbers
      */
-    show(numbers, { limit = 1, hidden = null, picked = null, marked = [], names } = {}) {
-      names?.rows.forEach((text, i) => void say(sides[i], text));
-      names?.columns.forEach((text, j) => void say(heads[j], text));
+    show(numbers, { limit = 1, hidden = null, picked = null, marked = [], names, texts } = {}) {
+      const title = (/** @type {HTMLElement} */ head, /** @type {string} */ text) => {
+        say(head, text);
+        set(head, { title: text });
+      };
+      names?.rows.forEach((text, i) => void title(sides[i], text));
+      names?.columns.forEach((text, j) => void title(heads[j], text));
       for (const [i, row] of cells.entries()) {
         for (const [j, cell] of row.entries()) {
           const x = numbers[i][j];
           const closed = hidden?.[i][j] ?? false;
           const share = Math.abs(x) / limit;
-          const text = closed ? "hidden" : number(x, digits);
+          const text = texts?.said[i][j] ?? (closed ? "hidden" : number(x, digits));
           const fill = kind === "plain" || closed ? "" : kind === "weight" ? weight(share) : signed(x, limit);
-          say(cell, closed ? "" : text);
+          say(cell, texts?.shown[i][j] ?? (closed ? "" : text));
           if (cell.style.getPropertyValue("--att-fill") !== fill) cell.style.setProperty("--att-fill", fill);
           cell.classList.toggle("att-hidden", closed);
           cell.classList.toggle("att-picked", picked?.[0] === i && picked?.[1] === j);
