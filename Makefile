@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help book serve execute test test-fast test-gpu coverage widgets lock clean \
+.PHONY: help book serve execute test test-fast test-gpu bench coverage widgets lock clean \
         setup lint types unit notebooks site anew
 
 # --- The environment: PYTHON= names the interpreter of .venv; without it an active environment is used in place ---
@@ -113,6 +113,10 @@ test-fast: lint ## the quick part of the tests, in under a minute
 test-gpu: setup ## the tests that need a CUDA device
 	$(HEAD) "Tests on the GPU"
 	@$(PYTEST) tests -m cuda -rs
+
+bench: setup ## measure speed and memory beside PyTorch, and write the book's tables (ten minutes; on the GPU, if there is one)
+	$(HEAD) "Benchmarks"
+	@$(PY) -m companion.bench --into book/results
 
 coverage: setup ## line and branch coverage of companion
 	$(HEAD) "Coverage"

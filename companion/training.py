@@ -12,14 +12,8 @@ r"""Train a model: AdamW, a learning rate that warms up, gradients that are clip
 
 from __future__ import annotations
 
-import math
-import os
 import random
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -27,13 +21,11 @@ from torch import Tensor, nn
 
 from companion import check
 from companion.history import History
-from companion.losses import Batch, TokenLoss, token_loss
+from companion.losses import Batch, token_loss
 from companion.optimizer import learning_rate, make_optimizer
+from companion.trainer import Evaluate, Loss, Trainer
 
 __all__ = ["History", "learning_rate", "make_optimizer", "seed_everything", "train"]
-
-Loss = Callable[..., TokenLoss]
-Evaluate = Callable[[nn.Module], float | Mapping[str, float]]
 
 
 def seed_everything(seed: int = 0, *, deterministic: bool = False) -> None:
@@ -110,77 +102,21 @@ def train(
         FloatingPointError: the loss or the gradient is no longer finite; the message names the step. The parameters
             are those before that step.
     """
-    optimizer = make_optimizer(model, lr=lr, weight_decay=weight_decay, betas=betas)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    rate = {"lr": lr, "steps": steps, "warmup": warmup, "schedule": schedule, "floor": floor}
-    learning_rate(1, **rate)  # type: ignore[arg-type]
-    limit = math.inf if clip is None else check.positive("clip", clip)
-    check.probability("label_smoothing", label_smoothing)
-    check.integer("accumulate", accumulate)
-    check.integer("every", every)
-    _check_hooks(loss, evaluate, target)
-    supply = _endless(batches)
-    device = parameters[0].device
-    history = History()
-    model.train()
-    try:
-        with _bar(steps, progress) as bar:
-            for step in range(1, steps + 1):
-                begin = time.perf_counter()
-                for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(step, **rate)  # type: ignore[arg-type]
-                optimizer.zero_grad()
-                total, tokens = _backward(
-                    model, [next(supply) for _ in range(accumulate)], loss, label_smoothing, device
-                )
-                for parameter in parameters:  # the mean's gradient, once all tokens have been counted
-                    if parameter.grad is not None:
-                        parameter.grad /= tokens
-                norm = nn.utils.clip_grad_norm_(parameters, limit)
-                mean, size, count = torch.stack([total / tokens, norm.to(total), tokens.to(total)]).tolist()
-                _check_finite(step, mean, size, count)
-                optimizer.step()
-                history.steps.append(step)
-                history.loss.append(mean)
-                history.learning_rate.append(optimizer.param_groups[0]["lr"])
-                history.gradient_norm.append(size)
-                history.tokens_per_second.append(count / (time.perf_counter() - begin))
-                if evaluate is not None and (step % every == 0 or step == steps):
-                    history.evaluations.append({"step": step} | _evaluate(model, evaluate, target))
-                    history.reached = target is not None and history.evaluations[-1]["accuracy"] >= target
-                bar.update(1)
-                bar.set_postfix({k: f"{v:.3g}" for k, v in history.final.items() if k != "step"}, refresh=False)
-                if history.reached:
-                    break
-    finally:
-        model.eval()
-    return history
-
-
-def _backward(
-    model: nn.Module, batches: list[Batch], loss: Loss, label_smoothing: float, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Add up losses, tokens and, in the parameters, gradients of the sum."""
-    totals, tokens = [], []
-    for batch in batches:
-        part = loss(model, batch.to(device), label_smoothing=label_smoothing)
-        if not isinstance(part, TokenLoss):
-            raise TypeError(f"loss must return a TokenLoss, got {type(part).__name__}")
-        part.total.backward()
-        totals.append(part.total.detach())
-        tokens.append(part.tokens)
-    return torch.stack(totals).sum(), torch.stack(tokens).sum()
-
-
-@torch.no_grad()
-def _evaluate(model: nn.Module, evaluate: Evaluate, target: float | None) -> dict[str, float]:
-    model.eval()
-    said = evaluate(model)
-    model.train()
-    numbers = dict(said) if isinstance(said, Mapping) else {"accuracy": said}
-    if target is not None and "accuracy" not in numbers:
-        raise ValueError(f"evaluate must return an accuracy where there is a target, got {', '.join(numbers)}")
-    return {name: check.real(f"evaluate's {name}", number) for name, number in numbers.items()}
+    trainer = Trainer(
+        model,
+        steps=steps,
+        lr=lr,
+        warmup=warmup,
+        schedule=schedule,
+        floor=floor,
+        weight_decay=weight_decay,
+        betas=betas,
+        clip=clip,
+        label_smoothing=label_smoothing,
+        accumulate=accumulate,
+        loss=loss,
+    )
+    return trainer.run(_endless(batches), evaluate=evaluate, every=every, target=target, progress=progress)
 
 
 def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -198,45 +134,3 @@ def _again_and_again(batches: Iterable[Batch]) -> Iterator[Batch]:
             yield batch
         if seen == before:
             raise ValueError(f"batches must not end, or be something to begin again; got {seen} and then no more")
-
-
-def _check_hooks(loss: object, evaluate: object, target: object) -> None:
-    if not callable(loss):
-        raise TypeError(f"loss must be callable, got {type(loss).__name__}")
-    if evaluate is not None and not callable(evaluate):
-        raise TypeError(f"evaluate must be callable, got {type(evaluate).__name__}")
-    if target is not None:
-        check.real("target", target)
-        if evaluate is None:
-            raise ValueError(f"target={target} needs an evaluate that says when it is met, got None")
-
-
-def _check_finite(step: int, loss: float, norm: float, tokens: float) -> None:
-    if not tokens:
-        raise ValueError(f"batches must have a token that counts, got none at step {step}")
-    for name, number in (("loss", loss), ("gradient's norm", norm)):
-        if not math.isfinite(number):
-            raise FloatingPointError(
-                f"the {name} is {number} at step {step}: a lower learning rate, warm-up or clipping may help, or the "
-                "inputs are not finite"
-            )
-
-
-@contextmanager
-def _bar(steps: int, progress: bool | None) -> Iterator[Any]:
-    from tqdm.auto import tqdm
-
-    if progress is not None:
-        check.flag("progress", progress)
-    shown = _watched() if progress is None else progress
-    with tqdm(total=steps, unit="step", leave=False, disable=not shown) as bar:
-        yield bar
-
-
-def _watched() -> bool:
-    """Whether somebody looks: a terminal or a notebook, no log file."""
-    if os.environ.get("TQDM_DISABLE", "0") != "0":  # tqdm itself would look only when it is first imported
-        return False
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return sys.stderr.isatty() or getattr(shell, "kernel", None) is not None

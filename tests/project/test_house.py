@@ -16,7 +16,7 @@ PROJECT = read()
 PLAIN = {
     name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON", "CONDA"))
 }
-PROMISED = ["book", "serve", "execute", "test", "test-fast", "test-gpu", "coverage", "clean", "help"]
+PROMISED = ["book", "serve", "execute", "test", "test-fast", "test-gpu", "bench", "coverage", "clean", "help"]
 
 
 def make(*arguments: str, **variables: str) -> str:

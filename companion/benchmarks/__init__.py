@@ -1,0 +1,1 @@
+"""What ``python -m companion.bench`` measures, how, and how it tells."""
