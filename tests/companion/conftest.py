@@ -1,3 +1,4 @@
+import os
 import warnings
 
 import matplotlib
@@ -7,6 +8,8 @@ import torch
 from companion import why_not
 
 matplotlib.use("agg")
+if not torch.cuda.is_available():  # before anything imports triton, which then asks once
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -2,19 +2,20 @@
 
 import doctest
 import importlib
-import pkgutil
 
 import pytest
+import torch
 
-import companion
-from tests.companion.optional import need
+from companion.kernels import flash
+from tests.companion.optional import modules, need
 
-MODULES = ["companion", *(found.name for found in pkgutil.walk_packages(companion.__path__, "companion."))]
+MODULES = ["companion", *modules()]
 HAVE_EXAMPLES = {
     "accuracy",
     "attention",
     "backends",
     "beam",
+    "benchmarks.timing",
     "blocks",
     "cache",
     "characters",
@@ -24,11 +25,13 @@ HAVE_EXAMPLES = {
     "corpus.text",
     "dates",
     "diagnostics",
+    "distributed",
     "embedding",
     "feed_forward",
     "filters",
     "generate",
     "history",
+    "kernels.flash",
     "lookup",
     "losses",
     "mask",
@@ -37,12 +40,15 @@ HAVE_EXAMPLES = {
     "models",
     "multihead",
     "norms",
+    "online",
     "optimizer",
     "positions",
+    "recipes",
     "rotary",
     "seq2seq",
     "sparse_masks",
     "splitmix",
+    "streaming",
     "tasks",
     "training",
     "vocabulary",
@@ -53,6 +59,8 @@ HAVE_EXAMPLES = {
 def test_examples(name: str):
     if name == "companion.convert_hf":
         need("transformers")
+    if name == "companion.kernels.flash" and (reason := flash.why_not(torch.device("cpu"), None)):
+        pytest.skip(reason)
     done = doctest.testmod(importlib.import_module(name))
     assert done.failed == 0
     assert bool(done.attempted) == (name.removeprefix("companion.") in HAVE_EXAMPLES)
