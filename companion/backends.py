@@ -193,7 +193,9 @@ def attend(
             ``mask``.
         scale: multiplies the scores; ``None`` is ``1 / sqrt(D)``.
         dropout_p: the probability with which a weight is dropped. Pass 0 in evaluation.
-        backend: ``"auto"``, the fastest that can serve the call, or one of ``available()``.
+        backend: ``"auto"``, the fastest that can serve the call, or one of ``available()``. What ``"auto"`` takes, and
+            why, ``chosen`` says: PyTorch's kernels where no table of ``L x S`` is needed or it is small, else ``flex``
+            on a GPU of compute capability 8 and up, else ``chunked``; in ``torch.compile`` on a CPU, the table.
 
     Returns:
         ``(..., L, E)``. A query that may see nothing gets zeros, with zero gradient. On a CPU, NaN or infinity in a

@@ -221,9 +221,7 @@ class MultiHeadAttention(nn.Module):
         start = 0 if cache is None else cache.seen(self.layer)
         return torch.arange(start, start + x.shape[-2], device=x.device)
 
-    def _check_inputs(
-        self, x: Tensor, context: Tensor | None, cache: KVCache | None, positions: Tensor | None
-    ) -> None:
+    def _check_inputs(self, x: Tensor, context: Tensor | None, cache: KVCache | None, positions: Tensor | None) -> None:
         """Refuse what the projections would meet with an unclear message."""
         inputs = {"x": x} if context is None else {"x": x, "context": context}
         for name, tensor in inputs.items():

@@ -88,8 +88,7 @@ def choose(call: Call) -> Choice:
 
 def _without_table(call: Call) -> Choice:
     """A backend that asks the rule, block by block."""
-    on_cuda = call.device.type == "cuda"
-    if on_cuda and torch.cuda.get_device_capability(call.device) >= (8, 0) and not flex.refusal(call):
+    if _is_new_cuda(call.device) and not flex.refusal(call):
         return Choice("flex", flex.run, "the rule is compiled into a kernel, which needs no table of L x S.")
     if torch.compiler.is_compiling():
         return COMPILED
@@ -98,6 +97,11 @@ def _without_table(call: Call) -> Choice:
     if _is_window(call):
         return Choice("chunked", chunked.run, "tiles outside the window cost nothing.")
     return Choice("chunked", chunked.run, "a table of L x S would be larger than a tile.")
+
+
+def _is_new_cuda(device: torch.device) -> bool:
+    """Ampere or later, which FlexAttention's kernels are made for."""
+    return device.type == "cuda" and torch.cuda.get_device_properties(device).major >= 8
 
 
 def _is_large(call: Call) -> bool:

@@ -38,6 +38,8 @@ def why_not(device: torch.device, call: Call | None) -> str | None:
         return f"flex runs on CUDA and the CPU only, not on {device}."
     if device.type == "cuda" and not torch.cuda.is_available():
         return "flex needs a CUDA device, and PyTorch finds none here."
+    if device.type == "cpu" and torch.compiler.is_compiling():
+        return "flex on a CPU compiles by itself: PyTorch cannot put it into a larger kernel of torch.compile."
     if device.type == "cpu" and _cpp_compiler() is None:
         return "flex compiles its kernel, for which a CPU needs a C++ compiler (g++, clang++ or what CXX names)."
     return None if call is None else _refuses(call)

@@ -1,6 +1,7 @@
 """What ``auto`` takes, that it makes no table it can do without, and that its numbers are the reference's."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,7 +213,7 @@ def test_autocast_gives_one_dtype_to_short_and_long(dtype: torch.dtype):
 def elsewhere(monkeypatch: pytest.MonkeyPatch, kind: str, capability: tuple[int, int] = (9, 0)) -> None:
     monkeypatch.setattr(Call, "device", torch.device(kind))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: kind == "cuda")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=capability[0]))
     monkeypatch.setattr(sdpa, "picked", lambda call: "PyTorch")
     monkeypatch.setattr(auto, "_is_thin", lambda call: False)
     monkeypatch.setattr(flex, "_traces", lambda mask, call: True)

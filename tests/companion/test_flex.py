@@ -74,6 +74,14 @@ def test_it_says_what_it_cannot_do():
 
 
 @needs_compiler
+def test_inside_a_compiled_region_on_a_cpu_it_says_no(compiled):
+    """PyTorch 2.13: "Unsupported for epilogue_nodes in CppFlexAttentionTemplate" for whatever follows it."""
+    fast = compiled(lambda x: attend(x, x, x, backend="flex") + 1, backend="eager")
+    with pytest.raises(ValueError, match="into a larger kernel"):
+        fast(torch.rand(1, 1, 3, 4))
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     "predicate",
     [

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from companion import attend, backends, causal, padding, scaled_dot_product_attention, sliding_window, tiles
+from companion import attend, causal, padding, scaled_dot_product_attention, sliding_window, tiles
 from companion.call import Call
 from companion.kernels import chunked
 from companion.masks import document
@@ -23,11 +23,6 @@ from tests.companion.helpers import KINDS, LAYOUTS, Case, case, repeat, uniform
 BOUNDS = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 LENGTHS = ((5, 5), (3, 7), (1, 6), (7, 4))
 SMALL = {"query_chunk": 2, "key_chunk": 3}
-
-
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backends._REGISTRY, "chunked", backends.Backend(chunked.run, chunked.why_not))
 
 
 def cases(kind: str, dtype: torch.dtype) -> Iterator[tuple[str, Case]]:
@@ -161,7 +156,7 @@ def test_parts_of_the_keys_merge():
     torch.testing.assert_close(merge_partials(pairs)[0], exact(made), rtol=0, atol=1e-12)
 
 
-def test_it_refuses_dropout(registered: None):
+def test_it_refuses_dropout():
     x = torch.rand(1, 2, 3, 4)
     assert chunked.why_not(torch.device("cpu"), None) is None
     assert chunked.why_not(torch.device("cuda"), None) is None
@@ -358,7 +353,7 @@ def test_autocast_does_not_reach_inside(dtype: torch.dtype):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_it_maps_and_differentiates_by_function(registered: None):
+def test_it_maps_and_differentiates_by_function():
     """``torch.func``: gradients for each example, and masks that know their batch."""
 
     def through(backend: str) -> Callable[..., Tensor]:
