@@ -14,6 +14,7 @@ import companion
 
 # Annotations, and what functions return: nobody calls these.
 TYPES = {"Bool", "Call", "Float", "Int", "Tensor"}
+TYPES |= {"Attributions", "Captured"}
 TYPES |= {"Accuracy", "Beams", "LabelBatch", "PairBatch", "Predictions", "Repeats", "Sequences", "Task", "TokenLoss"}
 
 # Areas have files of their own, which are run as they stand.
