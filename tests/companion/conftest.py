@@ -52,3 +52,11 @@ def compiled():
         warnings.simplefilter("ignore")
         yield torch.compile
     torch.compiler.reset()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the parity matrix, if it was asked for."""
+    from tests.companion import parity
+
+    worker = getattr(session.config, "workerinput", None)
+    parity.finish(None if worker is None else worker["workerid"])

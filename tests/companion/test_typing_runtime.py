@@ -13,6 +13,7 @@ from tests.companion.optional import modules
 
 # Annotations, and what functions return: nobody calls these.
 TYPES = {"Bool", "Call", "Float", "Int", "Tensor"}
+TYPES |= {"Attributions", "Captured"}
 TYPES |= {"Accuracy", "Beams", "LabelBatch", "PairBatch", "Predictions", "Repeats", "Sequences", "Task", "TokenLoss"}
 
 # Areas have files of their own, which are run as they stand.
