@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help book serve execute test test-fast test-gpu bench coverage widgets lock clean \
+.PHONY: help book serve execute test test-fast test-gpu bench parity coverage widgets lock clean \
         setup lint types unit notebooks site anew
 
 # --- The environment: PYTHON= names the interpreter of .venv; without it an active environment is used in place ---
@@ -117,6 +117,10 @@ test-gpu: setup ## the tests that need a CUDA device
 bench: setup ## measure speed and memory beside PyTorch, and write the book's tables (ten minutes; on the GPU, if there is one)
 	$(HEAD) "Benchmarks"
 	@$(PY) -m companion.bench --into book/results
+
+parity: setup ## measure the parity matrix again, and write its page
+	@TRITON_INTERPRET=1 PARITY=book/results/parity.json $(PARALLEL) tests/companion/test_parity.py -k every_cell
+	@$(PY) -m tools.parity
 
 coverage: setup ## line and branch coverage of companion
 	$(HEAD) "Coverage"

@@ -15,11 +15,11 @@ from torch import Tensor
 from companion import check
 from companion.attention import reference
 from companion.call import Call
-from companion.kernels import sdpa
+from companion.kernels import auto, chunked, flash, flex, sdpa
 from companion.masks import Mask
 from companion.typing import Float
 
-__all__ = ["attend", "available", "register", "why_not"]
+__all__ = ["attend", "available", "chosen", "register", "why_not"]
 
 Run = Callable[[Call], Tensor]
 """A checked call in, ``(B, H, L, E)`` out."""
@@ -34,7 +34,7 @@ class Backend(NamedTuple):
 
 
 _REGISTRY: dict[str, Backend] = {}
-_AUTO = Backend(sdpa.run, lambda device, call: None)
+_AUTO = Backend(auto.run, lambda device, call: None)
 
 
 def register(name: str, run: Run, why_not: WhyNot) -> None:
@@ -74,7 +74,7 @@ def available(device: torch.device | str = "cpu") -> list[str]:
         ValueError: no such kind of device.
 
     Example:
-        >>> available("cpu")
+        >>> available("cpu")[:3]  # beyond those, it depends on what is installed
         ['reference', 'math', 'flash']
     """
     place = check.device("device", device)
@@ -129,6 +129,44 @@ def why_not(
     return chosen.why_not(call.device, None) or chosen.why_not(call.device, call)
 
 
+def chosen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | Mask | None = None,
+    *,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> str:
+    """Say which backend ``"auto"`` takes for a call, and why.
+
+    Args:
+        query: with ``key``, ``value`` and the rest, the call, as for ``attend``.
+        key: see ``query``.
+        value: see ``query``.
+        mask: see ``query``.
+        bias: see ``query``.
+        causal: see ``query``.
+        scale: see ``query``.
+        dropout_p: see ``query``.
+
+    Returns:
+        The name, a colon, and the reason.
+
+    Raises:
+        TypeError: an argument of the wrong kind or dtype.
+        ValueError: arguments that do not fit.
+
+    Example:
+        >>> x = torch.zeros(1, 2, 16, 8)
+        >>> chosen(x, x, x, causal=True)
+        "flash: causal is a flag to PyTorch's kernels."
+    """
+    return auto.chosen(Call.of(query, key, value, mask, bias=bias, causal=causal, scale=scale, dropout_p=dropout_p))
+
+
 def attend(
     query: Float[Tensor, "*batch L D"],
     key: Float[Tensor, "*kv_batch S D"],
@@ -155,7 +193,9 @@ def attend(
             ``mask``.
         scale: multiplies the scores; ``None`` is ``1 / sqrt(D)``.
         dropout_p: the probability with which a weight is dropped. Pass 0 in evaluation.
-        backend: ``"auto"``, the fastest that can serve the call, or one of ``available()``.
+        backend: ``"auto"``, the fastest that can serve the call, or one of ``available()``. What ``"auto"`` takes, and
+            why, ``chosen`` says: PyTorch's kernels where no table of ``L x S`` is needed or it is small, else ``flex``
+            on a GPU of compute capability 8 and up, else ``chunked``; in ``torch.compile`` on a CPU, the table.
 
     Returns:
         ``(..., L, E)``. A query that may see nothing gets zeros, with zero gradient. On a CPU, NaN or infinity in a
@@ -195,3 +235,5 @@ def find(name: str) -> Backend:
 register("reference", lambda call: reference(call).output, lambda device, call: None)
 for _name in sdpa.KERNELS:
     register(_name, sdpa.runner(_name), sdpa.refuser(_name))
+for _name, _kernel in (("flex", flex), ("triton", flash), ("chunked", chunked)):
+    register(_name, _kernel.run, _kernel.why_not)

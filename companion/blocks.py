@@ -58,6 +58,7 @@ class EncoderBlock(_Residual):
         bias: let projections and layer norms have a bias.
         dropout: of attention weights, between the feed-forward projections, and of what is added to the residual.
         rotary: turns queries and keys by their positions.
+        scale: multiplies the scores; ``1 / sqrt(d_head)`` if not given.
         layer: which layer of a cache is this block's.
         backend: what ``attend`` runs on.
 
@@ -89,13 +90,14 @@ class EncoderBlock(_Residual):
         bias: bool = True,
         dropout: float = 0.0,
         rotary: Rotary | None = None,
+        scale: float | None = None,
         layer: int = 0,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         self.norm_first = check.flag("norm_first", norm_first)
         options: dict[str, Any] = {"bias": bias, "dropout": dropout, "layer": layer, "backend": backend}
-        options |= {"num_kv_heads": num_kv_heads, "d_head": d_head}
+        options |= {"num_kv_heads": num_kv_heads, "d_head": d_head, "scale": scale}
         self.attention = MultiHeadAttention(d_model, num_heads, rotary=rotary, **options)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias=bias, dropout=dropout)
         self.norm_attention = make_norm(norm, d_model, eps, bias=bias)
@@ -120,7 +122,7 @@ class EncoderBlock(_Residual):
             bias: added to the scaled scores; see ``MultiHeadAttention``.
             causal: no query sees past its own position.
             cache: what was seen before; see ``MultiHeadAttention``.
-            positions: of ``x``, for rotary; see ``MultiHeadAttention``.
+            positions: of ``x``, for rotary alone; see ``MultiHeadAttention``.
 
         Returns:
             ``(..., L, M)``. Where ``mask`` hides padding, the padded rows hold numbers that mean nothing.
@@ -152,6 +154,7 @@ class DecoderBlock(_Residual):
         bias: let projections and layer norms have a bias.
         dropout: as in ``EncoderBlock``.
         rotary: turns the queries and keys of self-attention by their positions.
+        scale: multiplies the scores, those of cross-attention too; ``1 / sqrt(d_head)`` if not given.
         layer: which layer of a cache is this block's.
         backend: what ``attend`` runs on.
 
@@ -184,13 +187,14 @@ class DecoderBlock(_Residual):
         bias: bool = True,
         dropout: float = 0.0,
         rotary: Rotary | None = None,
+        scale: float | None = None,
         layer: int = 0,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         self.norm_first = check.flag("norm_first", norm_first)
         options: dict[str, Any] = {"bias": bias, "dropout": dropout, "layer": layer, "backend": backend}
-        options |= {"num_kv_heads": num_kv_heads, "d_head": d_head}
+        options |= {"num_kv_heads": num_kv_heads, "d_head": d_head, "scale": scale}
         self.attention = MultiHeadAttention(d_model, num_heads, rotary=rotary, **options)
         self.norm_attention = make_norm(norm, d_model, eps, bias=bias)
         self.cross_attention: MultiHeadAttention | None = None
@@ -226,7 +230,7 @@ class DecoderBlock(_Residual):
             causal: no query sees past its own position.
             cache: of self-attention; see ``MultiHeadAttention``.
             memory_cache: of cross-attention: keeps the memory's keys and values.
-            positions: of ``x``, for rotary; see ``MultiHeadAttention``.
+            positions: of ``x``, for rotary alone; see ``MultiHeadAttention``.
 
         Returns:
             ``(..., L, M)``.

@@ -63,15 +63,14 @@ class Call:
         factor = 1 / math.sqrt(query.shape[-1]) if scale is None else check.real("scale", scale)
         if isinstance(mask, Mask) and mask.is_causal:
             mask, causal = None, True
-        scores = (*lead, query.shape[-2], key.shape[-2])
-        if isinstance(mask, Mask):  # made for other sizes? Bound on no device, it only checks
-            mask.rule(math.prod(lead[:-1]), scores[-2], scores[-1], "meta")
-        elif mask is not None:
-            mask = _fold(_check_mask(mask, scores, query), scores)
-        if bias is not None:
-            bias = _fold(_check_bias(bias, scores, query), scores)
-        dropout_p = check.probability("dropout_p", dropout_p)
-        query, key, value = (_fold_heads(x) for x in (query, key, value))
+        if mask is not None or bias is not None:
+            scores = (*lead, query.shape[-2], key.shape[-2])
+            mask = _fold_mask(mask, scores, query)
+            bias = None if bias is None else _fold(_check_bias(bias, scores, query), scores)
+        if dropout_p != 0.0 or type(dropout_p) is not float:
+            dropout_p = check.probability("dropout_p", dropout_p)
+        if query.dim() != 4:
+            query, key, value = _fold_heads(query), _fold_heads(key), _fold_heads(value)
         return Call(query, key, value, mask, bias, causal, factor, dropout_p, lead)
 
     @property
@@ -152,13 +151,16 @@ def _finite_rows(x: Tensor) -> Tensor:
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """Refuse what does not fit; return the leading dims of the scores."""
-    named = {"query": query, "key": key, "value": value}
-    for name, x in named.items():
-        check.floating(name, x)
-    check.same_dtype(**named)
-    check.same_device(**named)
-    for name, x, letters in zip(named, named.values(), ("L, D", "S, D", "S, E"), strict=True):
-        check.min_rank(name, x, 2, f"(..., {letters})")
+    check.floating("query", query)
+    check.floating("key", key)
+    check.floating("value", value)
+    if not query.dtype == key.dtype == value.dtype:
+        check.same_dtype(query=query, key=key, value=value)
+    if not query.device == key.device == value.device:
+        check.same_device(query=query, key=key, value=value)
+    check.min_rank("query", query, 2, "(..., L, D)")
+    check.min_rank("key", key, 2, "(..., S, D)")
+    check.min_rank("value", value, 2, "(..., S, E)")
     if not query.dim() == key.dim() == value.dim():
         raise ValueError(
             "query, key and value must have the same number of dims, got shapes "
@@ -194,6 +196,14 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
             f"(shapes {check.shape(query)} and {check.shape(key)})"
         )
     return check.shape(query)[:-2]
+
+
+def _fold_mask(mask: Tensor | Mask | None, scores: tuple[int, ...], query: Tensor) -> Tensor | Mask | None:
+    if isinstance(mask, Mask):  # made for other sizes? Bound on no device, it only checks
+        mask.rule(math.prod(scores[:-3]), scores[-2], scores[-1], "meta")
+    elif mask is not None:
+        mask = _fold(_check_mask(mask, scores, query), scores)
+    return mask
 
 
 def _check_mask(mask: object, scores: tuple[int, ...], query: Tensor) -> Tensor:
@@ -243,8 +253,6 @@ def _fold(x: Tensor, scores: tuple[int, ...]) -> Tensor:
 
 def _fold_heads(x: Tensor) -> Tensor:
     """``(..., H, L, D)`` to ``(B, H, L, D)``."""
-    if x.dim() == 4:
-        return x
     if x.dim() < 4:
         return x[(None,) * (4 - x.dim())]
     return x.flatten(0, -4)

@@ -25,6 +25,7 @@ class TransformerConfig:
         d_ff: the feed-forward width; see ``FeedForward``.
         num_kv_heads: ``G``; ``H`` if None.
         d_head: ``D``, the width of a head; ``d_model // num_heads`` if None.
+        scale: multiplies the scores; ``1 / sqrt(d_head)`` if None.
         max_length: how many learned positions there are; others have no limit.
         positions: ``"sinusoidal"``, ``"learned"``, ``"rotary"``, ``"alibi"`` or ``"none"``.
         rotary_base: of ``Rotary``.
@@ -55,6 +56,7 @@ class TransformerConfig:
     d_ff: int | None = None
     num_kv_heads: int | None = None
     d_head: int | None = None
+    scale: float | None = None
     max_length: int = 512
     positions: str = "sinusoidal"
     rotary_base: float = 10_000.0
@@ -80,6 +82,8 @@ class TransformerConfig:
         check.one_of("positions", self.positions, POSITIONS)
         if self.num_decoder_layers is not None:
             check.integer("num_decoder_layers", self.num_decoder_layers)
+        if self.scale is not None:
+            check.real("scale", self.scale)
         if self.embedding_scale is not None:
             check.flag("embedding_scale", self.embedding_scale)
         if self.pad_id is not None and check.integer("pad_id", self.pad_id, minimum=0) >= self.vocab_size:
@@ -93,5 +97,5 @@ class TransformerConfig:
     def block_options(self) -> dict[str, Any]:
         """What the blocks are built with, but for their layer and rotary."""
         names = {"d_model", "num_heads", "d_ff", "num_kv_heads", "d_head", "activation", "norm", "norm_first"}
-        names |= {"eps", "bias", "dropout", "backend"}
+        names |= {"scale", "eps", "bias", "dropout", "backend"}
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}

@@ -1,6 +1,7 @@
 r"""How spread out is attention? Numbers to look at before, and beside, any heatmap.
 
 They take weights, ``(..., S)``, each row summing to 1 (or to 0 where there was nothing to see), and answer row by row.
+:func:`~companion.capture.capture` gets the weights out of a model.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from torch import Tensor
 
 from companion import check
 from companion.attention import at_least_float32
+from companion.capture import capture
+from companion.clinic import Adapter, doctor
 from companion.typing import Float
 
-__all__ = ["effective_tokens", "entropy", "saturation"]
+__all__ = ["Adapter", "capture", "doctor", "effective_tokens", "entropy", "saturation"]
 
 
 def entropy(weights: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:

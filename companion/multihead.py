@@ -42,6 +42,7 @@ class MultiHeadAttention(nn.Module):
         bias: let the four projections have a bias.
         dropout: the probability with which an attention weight is dropped, in training only.
         rotary: turns queries and keys by their positions; a :class:`~companion.positions.Rotary` of width ``d_head``.
+        scale: multiplies the scores; ``1 / sqrt(d_head)`` if not given.
         layer: which layer of a cache is this module's.
         backend: what ``attend`` runs on.
 
@@ -68,6 +69,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
         rotary: Rotary | None = None,
+        scale: float | None = None,
         layer: int = 0,
         backend: str = "auto",
     ) -> None:
@@ -82,6 +84,7 @@ class MultiHeadAttention(nn.Module):
         self.d_head = d_model // num_heads if d_head is None else check.integer("d_head", d_head)
         self.dropout = check.probability("dropout", dropout)
         self.rotary = _checked_rotary(rotary, self.d_head)
+        self.scale = None if scale is None else check.real("scale", scale)
         self.layer = check.integer("layer", layer, minimum=0)
         find(backend)  # a name that nobody has is an error here, not at the first call
         self.backend = backend
@@ -154,7 +157,7 @@ class MultiHeadAttention(nn.Module):
             causal: no query sees past its own position.
             cache: what was seen before. In self-attention the keys and values of ``x`` are added to it, and the queries
                 see all it holds (``S`` counts those too); in cross-attention it keeps those of the first ``context``.
-            positions: of ``x``, for rotary, ``(L,)`` or ``(..., L)``: where text is padded on the left, from
+            positions: of ``x``, for rotary alone, ``(L,)`` or ``(..., L)``: where text is padded on the left, from
                 ``position_ids``. If not given, 0 on, or on from what the cache has seen.
             need_weights: return the weights too. They cost memory ``B * H * L * S``.
 
@@ -167,21 +170,20 @@ class MultiHeadAttention(nn.Module):
             ValueError: shapes that do not fit.
         """
         check.flag("need_weights", need_weights)
-        self._check_inputs(x, context, cache)
+        self._check_inputs(x, context, cache, positions)
         # Project and split: (..., L, M) -> (..., H, L, D)
         query = split_heads(self.W_Q(x), self.num_heads)
         if context is None:
             key, value = self.keys_and_values(x)
             if self.rotary is not None:
-                where = self._positions(x, positions, cache)
-                query, key = self.rotary(query, where), self.rotary(key, where)
+                query, key = self.rotary.both(query, key, self._positions(x, positions, cache))
             if cache is not None:
                 key, value = cache.update(self.layer, key, value)
         elif cache is None:
             key, value = self.keys_and_values(context)
         else:
             key, value = cache.keep(self.layer, partial(self.keys_and_values, context))
-        options: dict[str, Any] = {"mask": mask, "bias": bias, "causal": causal}
+        options: dict[str, Any] = {"mask": mask, "bias": bias, "causal": causal, "scale": self.scale}
         options["dropout_p"] = self.dropout if self.training else 0.0
         if need_weights:
             call = Call.of(query, key, value, **options)
@@ -209,7 +211,8 @@ class MultiHeadAttention(nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(module)`` adds to the projections."""
-        return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, d_head={self.d_head}"
+        scale = "" if self.scale is None else f", scale={self.scale:g}"
+        return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, d_head={self.d_head}{scale}"
 
     def _positions(self, x: Tensor, positions: Tensor | None, cache: KVCache | None) -> Tensor:
         """Where the queries stand: as told, or going on from what this layer has seen."""
@@ -218,7 +221,7 @@ class MultiHeadAttention(nn.Module):
         start = 0 if cache is None else cache.seen(self.layer)
         return torch.arange(start, start + x.shape[-2], device=x.device)
 
-    def _check_inputs(self, x: Tensor, context: Tensor | None, cache: KVCache | None) -> None:
+    def _check_inputs(self, x: Tensor, context: Tensor | None, cache: KVCache | None, positions: Tensor | None) -> None:
         """Refuse what the projections would meet with an unclear message."""
         inputs = {"x": x} if context is None else {"x": x, "context": context}
         for name, tensor in inputs.items():
@@ -227,6 +230,8 @@ class MultiHeadAttention(nn.Module):
             raise TypeError(f"cache must be a KVCache, got {type(cache).__name__}")
         if cache is not None and x.dim() != 3:
             raise ValueError(f"x must be (B, L, M) where there is a cache, got shape {check.shape(x)}")
+        if self.rotary is None and positions is not None:
+            raise ValueError("positions must be None in a module without rotary, which would not look at them")
         if context is None:
             return
         if self.rotary is not None:

@@ -66,15 +66,53 @@ class Rotary(Angles):
             TypeError: ``x`` is no floating-point tensor, or ``positions`` no integer one.
             ValueError: shapes or devices that do not fit.
         """
-        check.floating("x", x)
-        check.min_rank("x", x, 2, "(..., H, L, D)")
-        check.width("x", x, self.width)
-        check.on_device("x", x, self.frequencies)
+        return self._turned(x, *self._turns("x", x, positions))
+
+    def both(
+        self,
+        query: Float[Tensor, "*batch L D"],
+        key: Float[Tensor, "*kv_batch L D"],
+        positions: Int[Tensor, "*some L"] | None = None,
+    ) -> tuple[Float[Tensor, "*batch L D"], Float[Tensor, "*kv_batch L D"]]:
+        """Turn queries and keys of the same tokens: their angles are alike, and worked out once.
+
+        Args:
+            query: ``(..., H, L, D)``, or ``(L, D)``.
+            key: ``(..., G, L, D)``, with the same leading dims but for the heads.
+            positions: as for ``forward``.
+
+        Returns:
+            Both, turned: what ``forward`` gives for each.
+
+        Raises:
+            TypeError: ``query`` or ``key`` is no floating-point tensor, they differ in dtype, or ``positions`` is no
+                integer one.
+            ValueError: shapes or devices that do not fit.
+        """
+        turns = self._turns("query", query, positions)
+        check.floating("key", key)
+        check.same_dtype(query=query, key=key)
+        check.same_device(query=query, key=key)
+        wanted = check.shape(query)
+        if check.shape(key) != (*wanted[:-3], *key.shape[-3:-2], *wanted[-2:]):
+            raise ValueError(
+                f"query and key must be alike in all dims but the heads, got shapes {wanted} and {check.shape(key)}"
+            )
+        return self._turned(query, *turns), self._turned(key, *turns)
+
+    def _turns(self, name: str, x: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of each angle, ``(L, D/2)`` or ``(..., 1, L, D/2)``."""
+        check.floating(name, x)
+        check.min_rank(name, x, 2, "(..., H, L, D)")
+        check.width(name, x, self.width)
+        check.on_device(name, x, self.frequencies)
         where = checked_positions(positions, x.shape[-2], check.shape(x)[:-3], x.device)
         angles = self.angles(where, x.dtype)  # (L, D/2) or (..., L, D/2)
         if angles.dim() > 2:
             angles = angles.unsqueeze(-3)  # (..., 1, L, D/2): all heads alike
-        cos, sin = angles.cos(), angles.sin()
+        return angles.cos(), angles.sin()
+
+    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         a, b = _pairs(x, self.interleaved)
         turned = (a * cos - b * sin, a * sin + b * cos)  # half precision times float32 is float32
         return _joined(*turned, self.interleaved).to(x.dtype)

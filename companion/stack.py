@@ -39,6 +39,8 @@ class Stack(nn.Module):
         return alibi_bias(self.config.num_heads, length, keys, device)
 
     def forward(self, x: Tensor, *memory: Tensor, **options: Any) -> Tensor:
+        if self.config.positions != "rotary":
+            options.pop("positions", None)  # the embedding has told them, or nobody does
         for block in self.blocks:
             x = block(x, *memory, **options)
         return x if self.norm is None else self.norm(x)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 
 import torch
@@ -37,15 +36,18 @@ def is_nothing(call: Call) -> bool:
 
 def without_broken(call: Call) -> tuple[Call, Tensor | None]:
     """On a CPU, keep NaN and infinity from the rows that may not see them; one sum finds out whether there are any."""
-    if call.device.type != "cpu":
+    if call.query.device.type != "cpu":
         return call, None
     if not torch.compiler.is_compiling():
-        total = sum(x.detach().sum(dtype=_sum_dtype(x)) for x in (call.query, call.key, call.value))
-        with suppress(RuntimeError):  # under vmap a number cannot be read
-            if math.isfinite(float(total)):
+        # Not the output: a key of infinity may give scores of minus infinity alone, and leave no trace in it.
+        try:
+            if math.isfinite(_total(call.query) + _total(call.key) + _total(call.value)):
                 return call, None
+        except RuntimeError:  # under vmap a number cannot be read
+            pass
     return call.without_broken_keys()
 
 
-def _sum_dtype(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype is torch.float64 else torch.float32
+def _total(x: Tensor) -> float:
+    x = x.detach() if x.requires_grad else x
+    return (x.sum() if x.dtype in (torch.float32, torch.float64) else x.sum(dtype=torch.float32)).item()

@@ -32,7 +32,7 @@ KERNELS = {
 
 def runner(name: str) -> Callable[[Call], Tensor]:
     """The function that runs a call on one kernel alone."""
-    return lambda call: run(call, KERNELS[name])
+    return guarded(lambda call: _served(call, KERNELS[name]))
 
 
 def refuser(name: str) -> Callable[[torch.device, Call | None], str | None]:
@@ -54,27 +54,47 @@ def refuser(name: str) -> Callable[[torch.device, Call | None], str | None]:
     return why_not
 
 
-def run(call: Call, kernel: SDPBackend | None = None) -> Tensor:
-    """Serve a checked call; without ``kernel``, PyTorch picks its fastest.
+@guarded
+def run(call: Call) -> Tensor:
+    """Serve a checked call by PyTorch's fastest kernel: ``(B, H, L, E)``."""
+    return _served(call, None)
 
-    Returns:
-        ``(B, H, L, E)``.
-    """
-    return guarded(lambda call: _served(call, kernel))(call)
+
+def needs_table(call: Call) -> bool:
+    """Whether causality cannot be told by a flag: more than one query, and fewer than half as many as keys."""
+    length, keys = call.lengths
+    return length > 1 and 2 * length < keys
+
+
+def is_fused(call: Call) -> bool:
+    """Whether PyTorch has a kernel for it that holds no scores; on CUDA taken for granted."""
+    return call.device.type != "cpu" or _cpu_flash_refuses(call) is None
+
+
+def picked(call: Call) -> str:
+    """The kernel that PyTorch picks."""
+    if is_nothing(call):
+        return "math"
+    call = _packed(call)
+    plan = _plan(call)
+    given: tuple[Any, ...] = (plan.query, call.key, call.value, plan.mask, call.dropout_p, plan.is_causal)
+    grouped = call.num_heads != call.key.shape[1]
+    number = torch._fused_sdp_choice(*given, scale=call.scale, enable_gqa=grouped)
+    return {kernel.value: name for name, kernel in KERNELS.items()}.get(number, "math")
 
 
 def _served(call: Call, kernel: SDPBackend | None) -> Tensor:
     call = _packed(call)
     plan = _plan(call)
-    return plan.finish(_kernel(call, plan, kernel))
+    output = _kernel(call, plan, kernel)
+    return output if plan.finish is None else plan.finish(output)
 
 
 def _packed(call: Call) -> Call:
     """Fused kernels want the features of a position side by side."""
-    inputs = (call.query, call.key, call.value)
-    if all(x.stride(-1) == 1 for x in inputs):
+    if call.query.stride(-1) == call.key.stride(-1) == call.value.stride(-1) == 1:
         return call
-    query, key, value = (x.clone(memory_format=torch.contiguous_format) for x in inputs)
+    query, key, value = (x.clone(memory_format=torch.contiguous_format) for x in (call.query, call.key, call.value))
     return replace(call, query=query, key=key, value=value)
 
 
@@ -84,7 +104,7 @@ class _Plan(NamedTuple):
     query: Tensor
     mask: Tensor | None
     is_causal: bool
-    finish: Callable[[Tensor], Tensor] = lambda output: output
+    finish: Callable[[Tensor], Tensor] | None = None
 
 
 def _plan(call: Call) -> _Plan:
@@ -104,7 +124,7 @@ def _causal_plan(call: Call) -> _Plan | None:
         return _Plan(query, None, False)  # the last query sees every key
     if length > keys:  # the first L − S queries see nothing; the rest are square
         return _Plan(query[:, :, length - keys :], None, True, lambda tail: F.pad(tail, (0, 0, length - keys, 0)))
-    if 2 * length >= keys:  # fill up to a square with queries whose answers are dropped: as much work, no L x S mask
+    if not needs_table(call):  # fill up to a square with queries whose answers are dropped: as much work, no L x S mask
         square = F.pad(query, (0, 0, keys - length, 0))
         return _Plan(square, None, True, lambda output: output[:, :, keys - length :])
     return None
@@ -122,7 +142,8 @@ def _masked_plan(call: Call) -> _Plan:
     mask = allowed | empty
     if bias is not None:
         mask = _kernel_bias(call, bias.masked_fill(empty, 0.0).masked_fill(~mask, -math.inf))
-    mask = mask.expand(*call.query.shape[:2], *call.lengths)
+    if call.device.type != "cpu":  # elsewhere the fused kernels want all four dims in full
+        mask = mask.expand(*call.query.shape[:2], *call.lengths)
     return _Plan(call.query, mask, False, lambda output: output.masked_fill(empty, 0.0))
 
 
@@ -142,11 +163,14 @@ def _kernel_bias(call: Call, bias: Tensor) -> Tensor:
 
 
 def _kernel(call: Call, plan: _Plan, kernel: SDPBackend | None) -> Tensor:
-    options: dict[str, Any] = {"dropout_p": call.dropout_p, "is_causal": plan.is_causal, "scale": call.scale}
+    query, scale = plan.query, call.scale
+    if scale <= 0:  # the kernels take it for positive: what causality hides, minus infinity, would be turned about
+        query, scale = (query * 0.0, 1.0) if scale == 0 else (-query, -scale)
+    options: dict[str, Any] = {"dropout_p": call.dropout_p, "is_causal": plan.is_causal, "scale": scale}
     if call.num_heads != call.key.shape[1]:
         options["enable_gqa"] = True
     with nullcontext() if kernel is None else sdpa_kernel(kernel):
-        return F.scaled_dot_product_attention(plan.query, call.key, call.value, plan.mask, **options)
+        return F.scaled_dot_product_attention(query, call.key, call.value, plan.mask, **options)
 
 
 def _cpu_flash_refuses(call: Call) -> str | None:
@@ -169,7 +193,8 @@ def _cuda_refuses(name: str, call: Call) -> str | None:
     call = _packed(call)
     plan = _plan(call)
     grouped = call.num_heads != call.key.shape[1]
-    parameters = cuda.SDPAParams(plan.query, call.key, call.value, plan.mask, call.dropout_p, plan.is_causal, grouped)
+    mask = None if plan.mask is None else plan.mask.expand(*call.query.shape[:2], *call.lengths)
+    parameters = cuda.SDPAParams(plan.query, call.key, call.value, mask, call.dropout_p, plan.is_causal, grouped)
     if test(parameters, False):
         return None
     with warnings.catch_warnings(record=True) as caught:

@@ -112,6 +112,7 @@ def from_config() -> Iterator[Row]:
     yield wrong_value(new, pad_id=7, says=("pad_id must be less than vocab_size=7", "got 7"))
     for name in ("norm_first", "bias", "embedding_norm", "tie_embeddings"):
         yield from flag_rows(new, name)
+    yield from number_rows(new, "scale", ())
     yield wrong_kind(new, embedding_scale=1, says=("embedding_scale must be True or False", "int"))
     yield wrong_kind(new, positions=None, says=("positions must be a str", "NoneType"))
     yield wrong_value(new, positions="absolute", says=("positions must be one of", "'absolute'"))

@@ -135,6 +135,19 @@ def from_positions() -> Iterator[Row]:
             learned, x, torch.tensor([0, 1, bad]), says=(f"positions has {bad}", "there are vectors for 0 to 4 only")
         )
     yield wrong_value(learned, torch.rand(6, 8), says=("x has 6 positions", "for 5 only"))
+    heads = torch.rand(2, 4, 3, 8)
+    yield from position_rows(lambda x, positions: turn.both(x, x, positions), heads)
+    yield from float_rows(lambda query: turn.both(query, heads), "query", 2)
+    yield from float_rows(lambda key: turn.both(heads, key), "key", 0)
+    for shape in ((2, 4, 2, 8), (1, 4, 3, 8), (4, 3, 8), (2, 4, 3, 4), (3, 8), (8,)):
+        yield wrong_value(
+            turn.both,
+            heads,
+            torch.rand(shape),
+            says=("query and key must be alike in all dims but the heads", f"{shape}"),
+        )
+    yield wrong_value(turn.both, heads, META(2, 4, 3, 8), says=("query and key must be on one device", "cpu and meta"))
+    yield wrong_kind(turn.both, heads, heads.half(), says=("query and key must have one dtype", "torch.float16"))
     yield from flag_rows(partial(rotary.Rotary, 8), "interleaved")
     for reorder in (rotary.half_split, rotary.interleaved):
         yield from float_rows(reorder, "x", 1)
@@ -196,6 +209,7 @@ def from_blocks() -> Iterator[Row]:
             yield from flag_rows(make, name)
         yield from number_rows(make, "eps", (0, -1e-6))
         yield from number_rows(make, "dropout", (-0.1, 1.5))
+        yield from number_rows(make, "scale", ())
         for bad, kind in ((8, "int"), (True, "bool"), (positions.SinusoidalPositions(4), "SinusoidalPositions")):
             yield wrong_kind(make, rotary=bad, says=("rotary must be a Rotary", f"got {kind}"))
         yield wrong_value(make, rotary=rotary.Rotary(8), says=("rotary must have the width of a head, 4", "got 8"))
@@ -215,6 +229,7 @@ def from_blocks() -> Iterator[Row]:
             yield wrong_kind(call, bias=torch.ones(3, 3, dtype=torch.bool), says=("bias must be floating point",))
             yield from flag_rows(call, "causal")
             yield wrong_kind(call, cache={}, says=("cache must be a KVCache", "dict"))
+            yield wrong_value(call, positions=torch.arange(3), says="positions must be None in a module without rotary")
             turning = make(norm_first=norm_first, rotary=rotary.Rotary(4))
             yield from position_rows(partial(placed, turning, memory if given else None), x)
     new = blocks.DecoderBlock

@@ -1,3 +1,4 @@
+import os
 import warnings
 
 import matplotlib
@@ -7,6 +8,8 @@ import torch
 from companion import why_not
 
 matplotlib.use("agg")
+if not torch.cuda.is_available():  # before anything imports triton, which then asks once
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +52,11 @@ def compiled():
         warnings.simplefilter("ignore")
         yield torch.compile
     torch.compiler.reset()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the parity matrix, if it was asked for."""
+    from tests.companion import parity
+
+    worker = getattr(session.config, "workerinput", None)
+    parity.finish(None if worker is None else worker["workerid"])

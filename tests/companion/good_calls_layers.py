@@ -48,7 +48,11 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         repr(module)
     LearnedPositions(9, 8)(x, ids)
     SinusoidalPositions(8)(x, ids)
-    Rotary(8)(x.unsqueeze(1).expand(2, 5, 3, 8), ids)  # every head of an entry alike
+    heads = x.unsqueeze(1).expand(2, 5, 3, 8)
+    Rotary(8)(heads, ids)  # every head of an entry alike
+    Rotary(8).both(heads, heads[:, :2], ids)
+    Rotary(8).both(heads, heads)
+    Rotary(8).both(x[0], x[0], torch.arange(3))
     half_split(interleaved(x))
     half_split(x, 0)
     half_split(x[0, 0])
@@ -75,6 +79,7 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
             bias=False,
             dropout=0.5,
             rotary=Rotary(2),
+            scale=0.5,
             layer=1,
             backend="math",
         ).to(dtype)
@@ -94,7 +99,7 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         decoder(x, memory, mask=causal(), bias=torch.zeros(3, 3).to(dtype))
         with torch.no_grad():
             decoder(x, memory, cache=RollingKVCache(2, max_step=4), memory_cache=KVCache(5))
-        DecoderBlock(8, 2, cross_attention=False, norm_first=norm_first).to(dtype)(x)
+        DecoderBlock(8, 2, cross_attention=False, norm_first=norm_first, scale=1.0).to(dtype)(x)
     mha = MultiHeadAttention(8, 2, num_kv_heads=1, rotary=Rotary(4), layer=0).to(dtype)
     mha(x, positions=ids, need_weights=True)
     mha(x, positions=torch.arange(3))

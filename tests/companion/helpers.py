@@ -11,10 +11,13 @@ from torch import Tensor, nn
 Table = list[list[float]]
 Cell = Callable[[int, int, int, int], bool]
 
-BACKENDS_ON_CPU = ("reference", "math", "flash")
+BACKENDS_ON_CPU = ("reference", "math", "flash", "chunked")
+"""Those that serve any call there. ``flex`` compiles for each and has no backward: see ``test_flex.py``."""
 # Without a GPU one skip says so, not one for each backend.
 BACKENDS_ON_CUDA = (
-    ("auto", "reference", "math", "flash", "efficient", "cudnn") if torch.cuda.is_available() else ("every backend",)
+    ("auto", "reference", "math", "flash", "efficient", "cudnn", "flex", "triton", "chunked")
+    if torch.cuda.is_available()
+    else ("every backend",)
 )
 PLACES = [("cpu", name) for name in ("auto", *BACKENDS_ON_CPU)] + [
     pytest.param(("cuda", name), marks=pytest.mark.cuda) for name in BACKENDS_ON_CUDA

@@ -1,11 +1,23 @@
 """Packages that not everybody has installed: a test that needs one is skipped without it, but never in CI."""
 
 import os
+import pkgutil
 from importlib.util import find_spec
 
 import pytest
 
+import companion
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here asks the network
+
+KERNELS = {f"companion.kernels.flash_{part}" for part in ("backward", "blocks", "forward")}
+"""Written in Triton's language, so that they cannot be imported without it; ``companion.kernels.flash`` can."""
+
+
+def modules() -> list[str]:
+    """Every module of the package that can be imported here: there is no Triton on a Mac."""
+    names = [found.name for found in pkgutil.walk_packages(companion.__path__, "companion.")]
+    return [name for name in names if name not in KERNELS or find_spec("triton")]
 
 
 def need(*packages: str) -> None:

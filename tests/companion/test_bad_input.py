@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import math
-import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +14,6 @@ import pytest
 import torch
 from torch import nn
 
-import companion
 from companion import attention, backends, diagnostics, lookup, masks, multihead, notebook, plots
 from tests.companion.bad_input import (
     YES,
@@ -28,6 +26,7 @@ from tests.companion.bad_input import (
     wrong_kind,
     wrong_value,
 )
+from tests.companion.optional import modules
 
 Q, K, V = torch.rand(2, 4, 3, 8), torch.rand(2, 2, 5, 8), torch.rand(2, 2, 5, 6)
 TABLE = torch.eye(3)
@@ -151,13 +150,13 @@ def from_attention() -> Iterator[Row]:
 
 
 def from_backends() -> Iterator[Row]:
-    for function in (backends.attend, partial(backends.why_not, "math")):
+    for function in (backends.attend, backends.chosen, partial(backends.why_not, "math")):
         for each in attention_rows(function):
-            if function is backends.attend or not any(x is None for x in each.options.values()):
+            if function in (backends.attend, backends.chosen) or not any(x is None for x in each.options.values()):
                 yield each  # why_not takes None: no call
         yield from flag_rows(partial(function, Q, K, V), "causal")
     for unknown in ("fastest", "", "Math"):
-        names = "'auto' or one of reference, math, flash, efficient, cudnn"
+        names = "'auto' or one of reference, math, flash, efficient, cudnn, flex, triton, chunked"
         yield wrong_value(backends.attend, Q, K, V, backend=unknown, says=(f"backend must be {names}", repr(unknown)))
         yield wrong_value(backends.why_not, unknown, says=(f"backend must be {names}", repr(unknown)))
     for bad, kind in ((None, "NoneType"), (3, "int"), (["math"], "list")):
@@ -232,6 +231,7 @@ def from_multihead() -> Iterator[Row]:
     yield wrong_value(new, 8, 4, num_kv_heads=3, says="num_heads=4 must be a multiple of num_kv_heads=3")
     yield wrong_value(new, 8, 4, num_kv_heads=8, says="num_heads=4 must be a multiple of num_kv_heads=8")
     yield from number_rows(partial(new, 8, 4), "dropout", (-0.5, 1.01))
+    yield from number_rows(partial(new, 8, 4), "scale", ())
     yield from flag_rows(partial(new, 8, 4), "bias")
     yield wrong_kind(new, 8, 4, backend=None, says=("backend must be a str", "NoneType"))
     mha, x, memory = new(8, 4), torch.rand(2, 3, 8), torch.rand(2, 5, 8)
@@ -248,6 +248,7 @@ def from_multihead() -> Iterator[Row]:
     yield wrong_kind(mha, x, memory.half(), says=("context must have the module's dtype", "torch.float16"))
     yield from flag_rows(partial(mha, x), "causal")
     yield from flag_rows(partial(mha, x), "need_weights")
+    yield wrong_value(mha, x, positions=torch.arange(3), says="positions must be None in a module without rotary")
     for need in (False, True):
         call = partial(mha, x, memory, need_weights=need)
         yield wrong_kind(call, mask=YES.float(), says=("mask must be boolean", "torch.float32"))
@@ -406,20 +407,25 @@ TAKE_NOTHING = {"companion.notebook.device", "companion.plots.use_style"}
 NO_FUNCTIONS = {
     "Accuracy",
     "AttentionOutput",
+    "Attributions",
     "Beams",
     "Bool",
     "COLORS",
     "Call",
+    "Captured",
     "END",
     "FORMS",
+    "Finding",
     "Float",
     "History",
     "Int",
     "LabelBatch",
     "MASK",
     "PAD",
+    "Outcome",
     "PairBatch",
     "Predictions",
+    "Report",
     "Rule",
     "START",
     "Task",
@@ -461,9 +467,7 @@ def test_every_wrong_call_gets_an_error_that_teaches():
 def test_every_public_name_has_a_row():
     tested = {named(each.function) for each in ROWS} | TAKE_NOTHING
     missing = []
-    for module in (
-        importlib.import_module(found.name) for found in pkgutil.walk_packages(companion.__path__, "companion.")
-    ):
+    for module in map(importlib.import_module, modules()):
         for name in set(getattr(module, "__all__", ())) - NO_FUNCTIONS:
             thing = getattr(module, name)
             if f"{thing.__module__}.{thing.__qualname__}" not in tested:

@@ -2,33 +2,43 @@
 
 import doctest
 import importlib
-import pkgutil
 
 import pytest
+import torch
 
-import companion
-from tests.companion.optional import need
+from companion.kernels import flash
+from tests.companion.optional import modules, need
 
-MODULES = ["companion", *(found.name for found in pkgutil.walk_packages(companion.__path__, "companion."))]
+MODULES = ["companion", *modules()]
 HAVE_EXAMPLES = {
+    "ablation",
     "accuracy",
     "attention",
     "backends",
     "beam",
+    "benchmarks.timing",
     "blocks",
     "cache",
+    "capture",
     "characters",
+    "clinic.adapter",
+    "clinic.entry",
     "convert",
     "convert_hf",
     "corpus.grammar",
     "corpus.text",
     "dates",
     "diagnostics",
+    "distributed",
+    "doctor",
     "embedding",
     "feed_forward",
     "filters",
     "generate",
+    "head_scores",
     "history",
+    "kernels.flash",
+    "integrated_gradients",
     "lookup",
     "losses",
     "mask",
@@ -37,12 +47,16 @@ HAVE_EXAMPLES = {
     "models",
     "multihead",
     "norms",
+    "online",
     "optimizer",
     "positions",
+    "recipes",
+    "rollout",
     "rotary",
     "seq2seq",
     "sparse_masks",
     "splitmix",
+    "streaming",
     "tasks",
     "training",
     "vocabulary",
@@ -56,6 +70,8 @@ HAVE_EXAMPLES = {
 def test_examples(name: str):
     if name == "companion.convert_hf":
         need("transformers")
+    if name == "companion.kernels.flash" and (reason := flash.why_not(torch.device("cpu"), None)):
+        pytest.skip(reason)
     done = doctest.testmod(importlib.import_module(name))
     assert done.failed == 0
     assert bool(done.attempted) == (name.removeprefix("companion.") in HAVE_EXAMPLES)

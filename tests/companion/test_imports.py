@@ -1,11 +1,11 @@
 """What importing the package costs, and what it brings along."""
 
 import importlib
-import pkgutil
 import subprocess
 import sys
 
 import companion
+from tests.companion.optional import KERNELS, modules
 
 
 def run(code: str) -> str:
@@ -16,7 +16,7 @@ def run(code: str) -> str:
 
 def test_importing_brings_no_heavy_package():
     """With torch counted out: it may bring triton by itself."""
-    names = [module.name for module in pkgutil.walk_packages(companion.__path__, "companion.")]
+    names = sorted(set(modules()) - KERNELS)  # which are imported when a kernel first runs
     heavy = "{'matplotlib', 'IPython', 'triton', 'transformers', 'tokenizers', 'safetensors', 'anywidget'}"
     run(
         "import sys, torch\n"
@@ -37,7 +37,7 @@ def test_importing_is_quick():
 def test_every_name_that_is_promised_is_there():
     for module in (
         companion,
-        *(importlib.import_module(m.name) for m in pkgutil.walk_packages(companion.__path__, "companion.")),
+        *map(importlib.import_module, modules()),
     ):
         names = getattr(module, "__all__", [])
         assert names == sorted(names, key=lambda name: (name.upper() != name, name[0].islower(), name)), module.__name__

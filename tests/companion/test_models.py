@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from companion.config import POSITIONS
 from companion.models import DecoderOnly, EncoderOnly, Seq2SeqTransformer, TransformerConfig
+from companion.multihead import MultiHeadAttention
 
 VOCABULARY, PAD = 11, 0
 EXACT = {"rtol": 0, "atol": 1e-11}  # in float64
@@ -351,3 +352,11 @@ def test_bug_23_compiled_equals_eager(compiled, kind: type):
     text = torch.tensor([[PAD, PAD, 3, 5, 2], [4, 6, 6, 8, 1]])
     inputs = (text, text[:, 2:]) if kind is Seq2SeqTransformer else (text,)
     torch.testing.assert_close(compiled(model)(*inputs), model(*inputs), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [DecoderOnly, EncoderOnly, Seq2SeqTransformer])
+def test_a_scale_reaches_every_head(kind):
+    config = TransformerConfig(vocab_size=9, d_model=8, num_heads=2, scale=1.0)
+    heads = [part for part in kind(config).modules() if isinstance(part, MultiHeadAttention)]
+    assert len(heads) == {DecoderOnly: 2, EncoderOnly: 2, Seq2SeqTransformer: 6}[kind]
+    assert all(head.scale == 1.0 for head in heads)

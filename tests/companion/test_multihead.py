@@ -131,6 +131,28 @@ def test_any_leading_dims_and_lengths(lead: tuple[int, ...], lengths: tuple[int,
     assert memory.grad is not None
 
 
+@pytest.mark.parametrize("scale", [None, 1.0, -0.5, 0.0])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_the_scale_is_that_of_the_scores(scale: float | None, need_weights: bool):
+    """A head without a scale is one whose queries are the square root of D longer."""
+    mha = MultiHeadAttention(12, 3, scale=scale)
+    other = MultiHeadAttention(12, 3)
+    other.load_state_dict(mha.state_dict())
+    factor = 1.0 if scale is None else scale * math.sqrt(4)
+    with torch.no_grad():
+        for parameter in other.W_Q.parameters():
+            parameter *= factor
+    x = torch.randn(2, 5, 12)
+    one, two = (module(x, causal=True, need_weights=need_weights) for module in (mha, other))
+    torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+    assert ("scale" in repr(mha)) == (scale is not None)
+
+
+def test_positions_are_refused_where_nothing_would_look_at_them():
+    with pytest.raises(ValueError, match="without rotary"):
+        MultiHeadAttention(8, 2)(torch.zeros(1, 3, 8), positions=torch.arange(3))
+
+
 def test_batch_entries_do_not_meet():
     mha = MultiHeadAttention(8, 2)
     x = torch.randn(2, 3, 4, 8)

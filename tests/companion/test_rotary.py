@@ -298,3 +298,22 @@ def test_compiled_equals_eager(compiled, neighbours: bool):
 def test_it_prints_its_convention():
     assert repr(Rotary(8)) == "Rotary(8, base=10000, interleaved=False)"
     assert repr(Rotary(8, 5e5, interleaved=True)) == "Rotary(8, base=500000, interleaved=True)"
+
+
+# --- both at once ---
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("positions", [None, torch.tensor([4, 2, 0]), torch.tensor([[4, 2, 0], [1, 1, 9]])], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
+def test_queries_and_keys_together_turn_as_each_alone(interleaved: bool, positions, dtype: torch.dtype, monkeypatch):
+    turn = Rotary(8, interleaved=interleaved)
+    query, key = torch.randn(2, 4, 3, 8).to(dtype), torch.randn(2, 2, 3, 8).to(dtype)
+    want = turn(query, positions), turn(key, positions)
+    asked = []
+    angles = turn.angles
+    monkeypatch.setattr(turn, "angles", lambda *arguments: asked.append(arguments) or angles(*arguments))
+    got = turn.both(query, key, positions)
+    assert len(asked) == 1
+    for one, two in zip(got, want, strict=True):
+        assert torch.equal(one, two)

@@ -1,0 +1,3 @@
+"""The doctor's checks, one theme a file."""
+
+__all__: list[str] = []
