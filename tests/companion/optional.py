@@ -14,9 +14,14 @@ KERNELS = {f"companion.kernels.flash_{part}" for part in ("backward", "blocks", 
 """Written in Triton's language, so that they cannot be imported without it; ``companion.kernels.flash`` can."""
 
 
-def modules() -> list[str]:
-    """Every module of the package that can be imported here: there is no Triton on a Mac."""
+def modules(*, figures: bool = False) -> list[str]:
+    """Every module of the package that can be imported here: there is no Triton on a Mac.
+
+    The interactive figures, which bring ipywidgets along and are no functions, only if asked for: they have
+    ``tests/widgets``.
+    """
     names = [found.name for found in pkgutil.walk_packages(companion.__path__, "companion.")]
+    names = [name for name in names if figures or not name.startswith("companion.widgets")]
     return [name for name in names if name not in KERNELS or find_spec("triton")]
 
 

@@ -9,7 +9,7 @@ import torch
 from companion.kernels import flash
 from tests.companion.optional import modules, need
 
-MODULES = ["companion", *modules()]
+MODULES = ["companion", *modules(figures=True)]
 HAVE_EXAMPLES = {
     "ablation",
     "accuracy",
@@ -60,8 +60,16 @@ HAVE_EXAMPLES = {
     "tasks",
     "training",
     "vocabulary",
+    "widgets",
     "widgets.decode",
+    "widgets.head_view",
+    "widgets.lookup",
+    "widgets.mask_editor",
     "widgets.position",
+    "widgets.projection",
+    "widgets.scaling",
+    "widgets.softmax",
+    "widgets.steps",
     "widgets.tiling",
 }
 
