@@ -273,6 +273,8 @@ def _refuse_ours(attention: MultiHeadAttention, name: str) -> None:
         raise ValueError(f"{name} has d_head={d_head}: PyTorch's {heads} heads make up d_model={attention.d_model}")
     if attention.rotary is not None:
         raise ValueError(f"{name} has rotary positions: PyTorch's module turns no queries and keys")
+    if attention.scale is not None:
+        raise ValueError(f"{name} has scale={attention.scale}: PyTorch's module scales by 1 / sqrt(d_head) alone")
 
 
 def _refuse_part(part: nn.Module, name: str, kind: type[nn.Module]) -> None:

@@ -183,7 +183,7 @@ def default_tile(call: Call) -> tuple[int, int]:
         return height, min(keys, max(side, side * side // max(1, 2 * height * share)))
     # In a band as low as pays, since each step has its price.
     band, low = bounds.before + bounds.after, 64
-    while low < side // 2 and (4 * low < band or batch * heads * low * (low + band) < _cells(call.device) // 16):
+    while low < side // 2 and (8 * low < band or batch * heads * low * (low + band) < _cells(call.device) // 16):
         low *= 2
     height = min(length, max(32, low // share))
     return height, min(keys, 4 * side, height + band)

@@ -73,6 +73,7 @@ def rows() -> Iterator[Row]:
     yield wrong_value(to_torch, grouped, says="module has num_kv_heads=1 for num_heads=2")
     yield wrong_value(to_torch, wide, says=("module has d_head=6", "d_model=8"))
     yield wrong_value(to_torch, turned, says="module has rotary positions")
+    yield wrong_value(to_torch, MultiHeadAttention(8, 2, scale=1.0), says="module has scale=1.0")
     for block in (EncoderBlock, DecoderBlock):
         yield wrong_value(to_torch, block(8, 2, norm="rms"), says=("module.norm_attention must be", "RMSNorm"))
         yield wrong_value(to_torch, block(8, 2, activation="swiglu"), says=("module.feed_forward", "'swiglu'"))
