@@ -36,7 +36,8 @@ def test_nothing_comes_from_another_host(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_inline_scripts_name_no_other_host(name: str) -> None:
     scripts = [tag.get_text() for tag in read(name).soup.select("script:not([src])")]
-    assert not [script for script in scripts if re.search(r"https?://", script)]
+    namespace = r"http://www\.w3\.org/2000/svg"  # a name that looks like an address, and is asked of nobody
+    assert not [script for script in scripts if re.search(r"https?://", re.sub(namespace, "", script))]
 
 
 @pytest.mark.parametrize("name", ALL)
