@@ -11,7 +11,7 @@ from companion.attention import (
     split_heads,
     stable_softmax,
 )
-from companion.backends import attend, available, why_not
+from companion.backends import attend, available, chosen, why_not
 from companion.masks import Mask, causal, document, padding, sliding_window
 from companion.multihead import MultiHeadAttention
 from companion.typing import AttentionOutput
@@ -25,6 +25,7 @@ __all__ = [
     "attend",
     "available",
     "causal",
+    "chosen",
     "document",
     "merge_heads",
     "padding",

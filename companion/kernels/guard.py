@@ -14,6 +14,8 @@ from companion.call import Call
 
 __all__: list[str] = []
 
+_WIDE = (torch.float32, torch.float64)  # in half precision a sum may overflow
+
 
 def guarded(run: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
     """Let a kernel meet no empty tensor and, on a CPU, no NaN: ``(B, H, L, E)`` as the contract wants it."""
@@ -36,7 +38,7 @@ def is_nothing(call: Call) -> bool:
 
 def without_broken(call: Call) -> tuple[Call, Tensor | None]:
     """On a CPU, keep NaN and infinity from the rows that may not see them; one sum finds out whether there are any."""
-    if call.query.device.type != "cpu":
+    if not call.query.is_cpu:
         return call, None
     if not torch.compiler.is_compiling():
         # Not the output: a key of infinity may give scores of minus infinity alone, and leave no trace in it.
@@ -50,4 +52,4 @@ def without_broken(call: Call) -> tuple[Call, Tensor | None]:
 
 def _total(x: Tensor) -> float:
     x = x.detach() if x.requires_grad else x
-    return (x.sum() if x.dtype in (torch.float32, torch.float64) else x.sum(dtype=torch.float32)).item()
+    return (x.sum() if x.dtype in _WIDE else x.sum(dtype=torch.float32)).item()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -68,7 +68,7 @@ def needs_table(call: Call) -> bool:
 
 def is_fused(call: Call) -> bool:
     """Whether PyTorch has a kernel for it that holds no scores; on CUDA taken for granted."""
-    return call.device.type != "cpu" or _cpu_flash_refuses(call) is None
+    return not call.query.is_cpu or _cpu_flash_refuses(call) is None
 
 
 def picked(call: Call) -> str:
@@ -108,8 +108,8 @@ class _Plan(NamedTuple):
 
 
 def _plan(call: Call) -> _Plan:
-    if call.causal and call.mask is None and call.bias is None:
-        plan = _causal_plan(call)
+    if call.mask is None and call.bias is None:
+        plan = _causal_plan(call) if call.causal else _Plan(call.query, None, False)
         if plan is not None:
             return plan
     return _masked_plan(call)
@@ -135,8 +135,7 @@ def _masked_plan(call: Call) -> _Plan:
     if bias is not None:
         seen = bias.detach() != -math.inf
         allowed = seen if allowed is None else allowed & seen
-    if allowed is None:
-        return _Plan(call.query, None, False)
+    assert allowed is not None  # there is a mask, a bias, or causality that no flag can tell
     # An empty row is NaN in some kernels, forward or backward. So it may see everything, and its answer is dropped.
     empty = ~allowed.any(-1, keepdim=True)
     mask = allowed | empty
@@ -169,8 +168,11 @@ def _kernel(call: Call, plan: _Plan, kernel: SDPBackend | None) -> Tensor:
     options: dict[str, Any] = {"dropout_p": call.dropout_p, "is_causal": plan.is_causal, "scale": scale}
     if call.num_heads != call.key.shape[1]:
         options["enable_gqa"] = True
-    with nullcontext() if kernel is None else sdpa_kernel(kernel):
-        return F.scaled_dot_product_attention(query, call.key, call.value, plan.mask, **options)
+    run = partial(F.scaled_dot_product_attention, query, call.key, call.value, plan.mask, **options)
+    if kernel is None:
+        return run()
+    with sdpa_kernel(kernel):
+        return run()
 
 
 def _cpu_flash_refuses(call: Call) -> str | None:
