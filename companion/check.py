@@ -34,6 +34,8 @@ def tensor(name: str, x: object) -> Tensor:
 
 def floating(name: str, x: object) -> Tensor:
     """Refuse what is no floating-point tensor."""
+    if isinstance(x, Tensor) and x.dtype in FLOATS and x.layout is torch.strided and not x.is_nested:
+        return x
     x = tensor(name, x)
     if x.dtype not in FLOATS:
         hint = "; token ids need an embedding first" if not x.dtype.is_complex and x.dtype is not torch.bool else ""
