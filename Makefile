@@ -163,6 +163,6 @@ notebooks: setup
 	@TQDM_DISABLE=1 $(PARALLEL) --dist loadfile -p tests.nbval_strict --nbval --nbval-current-env \
 	  --nbval-sanitize-with tests/nbval-sanitize.cfg --nbval-cell-timeout 120 book/*.ipynb
 
-site: setup book
+site: setup book $(FIGURES)
 	$(HEAD) "The site"
 	@$(PYTEST) tests/site

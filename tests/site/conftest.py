@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Response
 
-from tests.site.pages import BOOK, DESKTOP, ROOT, SITE
+from tests.site.pages import BOOK, DESKTOP, NO_AXE, ROOT, SITE
 from tools import browser as chromium
 
 NO_BROWSER = "no Chromium: install it, or set CHROMIUM to its path"
@@ -95,7 +95,8 @@ def open_page(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_BROWSER in str(report.longrepr)]
-    if skipped:
-        terminalreporter.section("NOT TESTED IN A BROWSER", red=True, bold=True)
-        terminalreporter.line(f"{len(skipped)} tests were skipped: {NO_BROWSER}", red=True)
+    for reason, said in ((NO_BROWSER, "NOT TESTED IN A BROWSER"), (NO_AXE, "NOT TESTED BY AXE-CORE")):
+        skipped = [report for report in terminalreporter.stats.get("skipped", []) if reason in str(report.longrepr)]
+        if skipped:
+            terminalreporter.section(said, red=True, bold=True)
+            terminalreporter.line(f"{len(skipped)} tests were skipped: {reason}", red=True)

@@ -15,6 +15,8 @@ BOOK = SITE.parents[1]
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 900}
 
+NO_AXE = "no axe-core: make lint fetches it"
+
 
 def toc() -> list[str]:
     """Names of the pages in the table of contents, in order."""

@@ -26,6 +26,14 @@ CELLS = [
     "print('read', explorer.temperature)",
     "import ipywidgets\nipywidgets.HBox([SoftmaxExplorer(scores=[0.0, 0.0]), ipywidgets.Label('beside it')])",
     "ipywidgets.VBox([SoftmaxExplorer() for _ in range(20)])",
+    """import ipywidgets
+linked = SoftmaxExplorer(scores=[1.0, 0.0])
+heard = []
+linked.observe(lambda change: heard.append(change.new), "temperature")
+twin = ipywidgets.FloatSlider(description="twin", min=0.1, max=4.0, step=0.1, value=1.0)
+link = ipywidgets.jslink((twin, "value"), (linked, "temperature"))
+ipywidgets.VBox([twin, linked])""",
+    "print('heard', heard[-1], 'twin', twin.value)",
 ]
 
 
@@ -146,3 +154,20 @@ def test_twenty_on_a_page_do_not_slow_it_down(page: Page) -> None:
         }"""
     )
     assert touched == [7]
+
+
+def test_python_hears_the_reader_and_a_linked_slider_moves_with_it(page: Page) -> None:
+    output = run(page, 5)
+    figure, readout = output.locator(".att-figure"), output.locator(".widget-readout")
+    expect(figure.locator(".att-status")).to_contain_text("0.731, of key 1")
+    temperature = figure.get_by_label("temperature")
+    temperature.click(position={"x": 1, "y": 12})
+    temperature.press("End")
+    expect(readout).to_have_text("4.00")
+    expect(run(page, 6)).to_contain_text("heard 4.0 twin 4.0")
+    # And the other way: the plain slider turns the figure.
+    readout.click()
+    readout.fill("0.5")
+    readout.press("Enter")
+    expect(figure.locator(".att-status")).to_contain_text("0.881, of key 1")  # 1 / (1 + e^-2)
+    expect(run(page, 6)).to_contain_text("heard 0.5 twin 0.5")

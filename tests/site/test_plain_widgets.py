@@ -1,18 +1,12 @@
 """A page with plain ipywidgets, links and figures among them: html-manager shows them, and nobody else is asked."""
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.site.pages import ROOT
+from tests.site.small import small_book
 from tools import browser as chromium
-from tools.execute import run
-from tools.notebooks import text
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -30,19 +24,7 @@ ipywidgets.VBox([slider, explorer])
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site of a book of one page."""
-    book = tmp_path_factory.mktemp("book")
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# A page"), nbformat.v4.new_code_cell(CELL.strip())]
-    )
-    (book / "index.ipynb").write_text(text(run(notebook, book)), encoding="utf-8")
-    (book / "_toc.yml").write_text("format: jb-book\nroot: index\n")
-    config = (ROOT / "book" / "_config.yml").read_text(encoding="utf-8").replace("../theme", str(ROOT / "theme"))
-    (book / "_config.yml").write_text(config, encoding="utf-8")
-    shutil.copy(ROOT / "book" / "references.bib", book)
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(book), "-n", "-W", "--keep-going"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return book / "_build" / "html"
+    return small_book(tmp_path_factory.mktemp("book"), CELL)
 
 
 def test_plain_and_own_widgets_on_one_page(mixed: Path, browser: Browser) -> None:

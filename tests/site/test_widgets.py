@@ -133,3 +133,12 @@ def test_softmax_answers_with_the_right_numbers(open_page: Callable[..., Page]) 
     live.get_by_label("add to every score").focus()
     page.keyboard.press("End")
     expect(live.locator(".att-status")).to_contain_text("1.000, of key 1; entropy 0.00")
+
+
+def test_a_link_into_the_page_lands_where_it_says(open_page: Callable[..., Page]) -> None:
+    # The figures above the target are drawn after the jump, and are not as high as their still pictures.
+    page = open_page(f"{GALLERY}.html#what-does-a-cache-keep", PHONE)
+    expect(page.locator(".att-widget").last).to_have_class("att-widget docutils container att-drawn", timeout=8000)
+    page.wait_for_timeout(500)
+    top = page.locator("#what-does-a-cache-keep").evaluate("e => e.getBoundingClientRect().top")
+    assert 0 <= top < PHONE["height"] / 2

@@ -7,6 +7,7 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
+TABLE_BOX = "pst-scrollable-table-container"
 TEMPLATES = Path(__file__).parents[1] / "templates"
 _EMPTY_HEADER = re.compile(r"<th( class=\"[^\"]*\")?>(?:\s|<p></p>)*</th>")
 
@@ -24,6 +25,8 @@ def amend(body: str) -> str:
 def _amend(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
     if "body" in context:
         context["body"] = amend(context["body"])
+        if TABLE_BOX in context["body"]:
+            app.add_js_file("tables.js", loading_method="defer")
 
 
 def _light_without_script(app: Sphinx, exception: Exception | None) -> None:

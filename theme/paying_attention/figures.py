@@ -43,5 +43,19 @@ class KeepPicture(SphinxPostTransform):
         return str(states.get(model, {}).get("state", {}).get("alt", ""))
 
 
+def inert(state: str) -> str:
+    """The same JSON without a ``<``, which could end the script that carries it, or open another inside."""
+    return state.replace("<", r"\u003c")
+
+
+def _make_inert(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    # myst-nb escapes </script> in small letters alone, and a token may be </SCRIPT> or <!--<script>.
+    for script in context.get("script_files", []):
+        attributes = getattr(script, "attributes", {})
+        if attributes.get("type") == STATE:
+            attributes["body"] = inert(attributes["body"])
+
+
 def setup(app: Sphinx) -> None:
     app.add_post_transform(KeepPicture)
+    app.connect("html-page-context", _make_inert, priority=900)  # when myst-nb has added its scripts

@@ -66,7 +66,22 @@ async function render(place, id) {
   await figure.render?.({ model, el });
   place.prepend(el);
   place.classList.add("att-drawn"); // hides the still picture, but on paper
+  if (landing) document.querySelector(":target")?.scrollIntoView({ behavior: "instant" });
 }
+
+// A link into the page lands where it says, though figures above its target are drawn, and grow, after the jump.
+let landing = true;
+addEventListener("hashchange", () => {
+  landing = true;
+});
+for (const event of ["wheel", "touchstart", "pointerdown", "keydown"])
+  addEventListener(
+    event,
+    () => {
+      landing = false;
+    },
+    { capture: true, passive: true },
+  );
 
 const views = [...document.querySelectorAll(VIEW)].map((script) => [script.parentElement, JSON.parse(script.textContent).model_id]);
 const bare = Object.values(states).every(({ model_module: name }) => ["anywidget", "@jupyter-widgets/base"].includes(name));

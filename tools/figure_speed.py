@@ -1,0 +1,304 @@
+"""How fast the built figures answer: ``python -m tools.figure_speed`` (after ``make book``), in a headless Chromium.
+
+Writes ``book/results/figures.json``, and ``docs/figure-speed.md`` from it; ``--page`` writes that page alone.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import platform
+import re
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from functools import partial
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+from tools.browser import ARGUMENTS, find
+from tools.serve import SITE, Handler
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "book" / "results" / "figures.json"
+PAGE = ROOT / "docs" / "figure-speed.md"
+GALLERY = "widgets-gallery.html"
+
+INPUTS = 60
+LOADS = 5
+GOALS = {"redraw_ms": 16.0, "ready_ms": 1500.0, "kb": 12.0}
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+MEGABIT = 1_000_000 // 8
+# Frames come as soon as they are ready: the wait for a screen's next refresh is no work of the figure.
+UNPACED = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
+
+Stored = dict[str, Any]
+
+# For each input that changed the figure: milliseconds to the end of its handlers with layout forced, and to the paint.
+REDRAW = """async ([count, wanted]) => {
+    const place = document.querySelectorAll('.att-widget')[count];
+    place.scrollIntoView({ block: 'center' });
+    for (let k = 0; k < 200 && !place.querySelector('.att-status')?.textContent; k++)
+        await new Promise(done => setTimeout(done, 25));
+    const figure = place.querySelector('.att-figure');
+    const shown = e => e.checkVisibility() && !e.disabled;
+    const all = selector => [...figure.querySelectorAll(selector)].filter(shown);
+    const send = (e, event) => e.dispatchEvent(event);
+    const key = name => new KeyboardEvent('keydown', { key: name, code: name, bubbles: true, cancelable: true });
+    // One list for each way to work the figure; they take turns. Each item makes ready, and returns what is timed.
+    const ways = k => [
+        ...all('input[type=range]').map(e => () => {
+            const [low, high, step] = [e.min, e.max, e.step].map(Number);
+            const steps = Math.round((high - low) / step);
+            e.value = low + step * ((k * 7 + 3) % (steps + 1));
+            return () => send(e, new Event('input', { bubbles: true }));
+        }),
+        ...all('input[type=number]').map(e => () => {
+            e.value = ((k % 5) - 2) / 2;
+            return () => send(e, new Event('change', { bubbles: true }));
+        }),
+        ...all('[tabindex="0"]').flatMap(e => [
+            () => (e.focus(), () => send(e, key(['ArrowRight', 'ArrowDown', 'ArrowLeft', 'ArrowUp'][k % 4]))),
+            () => () => e.click?.(),
+        ]),
+        ...all('input[type=checkbox]').map(e => () => () => e.click()),
+    ];
+    const watch = new MutationObserver(() => {});
+    watch.observe(figure, { subtree: true, childList: true, attributes: true, characterData: true });
+    const painted = () => new Promise(done => requestAnimationFrame(() => {
+        const { port1, port2 } = new MessageChannel();  // its message comes after the frame
+        port1.onmessage = () => done(performance.now());
+        port2.postMessage(0);
+    }));
+    const times = [];
+    for (let k = 0, turn = 0; times.length < wanted && k < 8 * wanted; k++, turn++) {
+        const now = ways(k);
+        const act = now[turn % now.length]();
+        await new Promise(done => setTimeout(done, 20));
+        watch.takeRecords();
+        const start = performance.now();
+        act();
+        await null;  // a figure draws in a microtask, once for all that an event changes
+        void document.documentElement.offsetHeight;
+        figure.getBoundingClientRect();
+        const worked = performance.now() - start;
+        const records = watch.takeRecords();
+        const end = await painted();
+        if (records.some(r => r.attributeName !== 'tabindex')) times.push([worked, end - start]);
+    }
+    return times;
+}"""
+
+# When the page first painted, and when the figure's first slider (or key) changed something.
+READY = """() => {
+    window.speed = {};
+    new PerformanceObserver(list => {
+        for (const { name, startTime } of list.getEntries()) window.speed[name] = startTime;
+    }).observe({ type: 'paint', buffered: true });
+    window.answered = count => new Promise((done, fail) => {
+        const look = async () => {
+            const place = document.querySelectorAll('.att-widget')[count];
+            const figure = place?.querySelector('.att-figure');
+            if (!figure) place?.scrollIntoView();  // those above it grow as they are drawn, and push it away
+            const body = figure?.querySelector('.att-body');
+            if (body?.firstChild && figure.querySelector('.att-status').textContent) {
+                const before = figure.querySelector('.att-body').innerHTML + figure.innerText;
+                const slider = [...figure.querySelectorAll('input[type=range]')].find(e => e.checkVisibility());
+                const spots = [...figure.querySelectorAll('[tabindex="0"]')].filter(e => e.checkVisibility());
+                if (slider) {
+                    slider.value = Number(slider.value) > Number(slider.min) ? slider.min : slider.max;
+                    slider.dispatchEvent(new Event('input', { bubbles: true }));
+                } else for (const spot of spots) for (const key of ['ArrowRight', 'ArrowDown', 'Enter']) {
+                    spot.focus();
+                    spot.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+                    spot.click?.();
+                }
+                await null;
+                if (figure.querySelector('.att-body').innerHTML + figure.innerText !== before)
+                    return done([window.speed['first-paint'], performance.now()]);
+            }
+            if (performance.now() > 120_000) fail(new Error(`figure ${count} does not answer`));
+            else setTimeout(look, 5);
+        };
+        look();
+    });
+}"""
+
+
+class Gzipped(Handler):
+    """Serves text gzipped, as a host of pages does."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Send a text whole and small; leave the rest to the parent."""
+        path = Path(self.translate_path(self.path))
+        if path.suffix not in (".html", ".js", ".css", ".svg") or not path.is_file():
+            super().do_GET()
+            return
+        body = gzip.compress(path.read_bytes(), 6)
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(str(path)))
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Gzipped, directory=str(folder))) as running:
+        Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def redraws(browser: Browser, address: str) -> dict[str, list[list[float]]]:
+    """Of each figure of the gallery: the two times of every input."""
+    page = browser.new_page(viewport=DESKTOP)  # type: ignore[arg-type]
+    page.goto(f"{address}/{GALLERY}", wait_until="networkidle")
+    found = {}
+    for count in range(page.locator(".att-widget").count()):
+        times = page.evaluate(REDRAW, [count, INPUTS])
+        found[_name(page.locator(".att-figure").nth(count).get_attribute("class") or "")] = times
+    page.close()
+    return found
+
+
+def ready(browser: Browser, address: str, figures: int) -> list[list[float]]:
+    """Of each figure, when one goes straight to it on a slow phone: milliseconds from first paint to first answer."""
+    waits: list[list[float]] = []
+    for count in range(figures):
+        waits.append([])
+        for _ in range(LOADS):
+            context = browser.new_context(viewport=PHONE, has_touch=True)  # type: ignore[arg-type]
+            page = context.new_page()
+            page.add_init_script(f"({READY})()")
+            session = context.new_cdp_session(page)
+            session.send("Network.enable")
+            slow = {"latency": 150, "downloadThroughput": 1.6 * MEGABIT, "uploadThroughput": 0.75 * MEGABIT}
+            session.send("Network.emulateNetworkConditions", {"offline": False, **slow})
+            session.send("Emulation.setCPUThrottlingRate", {"rate": 4})
+            page.goto(f"{address}/{GALLERY}", wait_until="commit")
+            painted, answered = page.evaluate(f"answered({count})")
+            waits[-1].append(max(0.0, answered - painted))
+            context.close()
+    return waits
+
+
+def measure(site: Path) -> Stored:
+    """Measure everything."""
+    path = find()
+    if path is None:
+        raise SystemExit("no Chromium: install it, or set CHROMIUM to its path")
+    load = os.getloadavg()[0]
+    with sync_playwright() as playwright, _serving(site) as address:
+        browser = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, *UNPACED])
+        version = browser.version
+        times = redraws(browser, address)
+        browser.close()
+        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        waits = ready(browser, address, len(times))
+        browser.close()
+    return {
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "load": round(load, 1),
+            "chromium": version,
+            "date": date.today().isoformat(),
+        },
+        "goals": GOALS,
+        "figures": {
+            name: {
+                "inputs": len(pairs),
+                "redraw_ms": _median([work for work, _ in pairs]),
+                "painted_ms": _median([paint for _, paint in pairs]),
+                "ready_ms": round(statistics.median(wait)),
+                "loads": len(wait),
+                "kb": round(weight(name) / 1000, 1),
+            }
+            for (name, pairs), wait in zip(times.items(), waits, strict=True)
+        },
+    }
+
+
+def weight(name: str) -> int:
+    """Bytes of a figure's script and style, gzipped."""
+    folder = ROOT / "companion" / "widgets" / "static"
+    return sum(len(gzip.compress((folder / f"{name}.{kind}").read_bytes(), 9)) for kind in ("js", "css"))
+
+
+def text(stored: Stored) -> str:
+    """The page of the results."""
+    machine, goals = stored["machine"], stored["goals"]
+    rows = [
+        f"| {name} | {one['inputs']} | {one['redraw_ms']} | {one['painted_ms']} | {one['ready_ms']} | {one['kb']} |"
+        for name, one in stored["figures"].items()
+    ]
+    return "\n".join(
+        [
+            "# How fast the figures answer",
+            "",
+            "`python -m tools.figure_speed` measures this and writes this page. Each number is a median.",
+            "",
+            f"Measured on {machine['date']}: {machine['processor']}, {machine['cores']} cores shared with other work "
+            f"(load {machine['load']}), headless Chromium {machine['chromium']}.",
+            "",
+            "| figure | inputs | redraw, ms | painted, ms | ready, ms | size, kB |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+            f"| *goal* | | ≤ {goals['redraw_ms']:.0f} | | ≤ {goals['ready_ms']:.0f} | ≤ {goals['kb']:.0f} |",
+            "",
+            "- *redraw*: from an input event (a slider, a number, an arrow key, a click) until the figure is drawn and "
+            "the page laid out, at default sizes, 1280 pixels wide. Inputs that change nothing do not count.",
+            "- *painted*: from the same event until the frame with the change is painted by the processor, without the "
+            "wait for a screen's next refresh. A screen of 60 Hz adds 8 ms on average.",
+            "- *ready*: on a phone's profile (390 pixels, processor slowed 4 times, 1.6 Mbit/s, 150 ms, nothing "
+            "cached, served gzipped), from the gallery's first paint until the figure's first slider, or a cell, "
+            "changes it, when one scrolls straight to it. The median of "
+            f"{min(one['loads'] for one in stored['figures'].values())} loads.",
+            "- *size*: its script and style, gzipped.",
+            "",
+        ]
+    )
+
+
+def _name(classes: str) -> str:
+    found = re.search(r"att-figure att-(\w+)", classes)
+    return found[1] if found else classes
+
+
+def _median(values: list[float]) -> float:
+    return round(statistics.median(values), 1)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Measure, store and write."""
+    parser = argparse.ArgumentParser(description="Measure how fast the built figures answer.")
+    parser.add_argument("--site", type=Path, default=SITE)
+    parser.add_argument("--page", action="store_true", help="write the page from what is stored")
+    chosen = parser.parse_args()
+    if not chosen.page:
+        if not (chosen.site / GALLERY).exists():
+            raise SystemExit("The book is not built yet: make book")
+        RESULTS.write_text(json.dumps(measure(chosen.site), indent=1) + "\n", encoding="utf-8")
+    page = text(json.loads(RESULTS.read_text(encoding="utf-8")))
+    PAGE.write_text(page, encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
