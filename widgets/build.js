@@ -42,8 +42,8 @@ for (const name of names) {
   });
   store(`${name}.js`, script.outputFiles[0].text);
   const own = readdirSync(source).includes(`${name}.css`) ? readFileSync(new URL(`${name}.css`, source), "utf8") : "";
-  // Its own rules hold inside it alone: a page has several figures.
-  const css = `${readFileSync(new URL("style.css", source), "utf8")}.att-${name} { ${own} }`;
+  // Its own rules hold inside it alone, and before the shared ones: a page has several figures, each with its sheet.
+  const css = `${readFileSync(new URL("style.css", source), "utf8")}.att-figure.att-${name} { ${own} }`;
   const style = await build({ ...options, stdin: { contents: css, loader: "css" }, charset: "utf8" });
   store(`${name}.css`, style.outputFiles[0].text);
 }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
 import traitlets
+
+from companion.widgets.values import Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -21,6 +25,17 @@ def scripts(module: str) -> tuple[Path, Path]:
     """The bundled script and style of the figure that a module defines."""
     name = module.rpartition(".")[2]
     return _STATIC / f"{name}.js", _STATIC / f"{name}.css"
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """What traitlets refuses is a ``ValueError`` too, as everywhere in this package."""
+    try:
+        yield
+    except Unfit:
+        raise
+    except traitlets.TraitError as error:
+        raise Unfit(str(error)) from error
 
 
 class Figure(anywidget.AnyWidget):
@@ -47,8 +62,13 @@ class Figure(anywidget.AnyWidget):
         for name in state:
             if name not in {*known, "alt", "layout"}:
                 raise TypeError(f"{type(self).__name__} takes {', '.join(known)}; got {name!r}")
-        super().__init__(**state)
+        with _fitting():
+            super().__init__(**state)
         self._start = {name: getattr(self, name) for name in known if name not in self.given}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        with _fitting():
+            super().__setattr__(name, value)
 
     @classmethod
     def state_names(cls) -> list[str]:

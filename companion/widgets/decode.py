@@ -8,6 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
+from companion.widgets.values import Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -31,7 +32,7 @@ class DecodeExplorer(Figure):
         context: for how long a text to count too, a power of two from 256 to 131,072.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind.
+        ValueError: a value out of range or of another kind.
 
     Example:
         >>> DecodeExplorer(heads=8, kv_heads=2).kv_heads
@@ -43,7 +44,7 @@ class DecodeExplorer(Figure):
     tokens = traitlets.List(
         traitlets.Unicode(), ["The", "cat", "sat", "on", "the", "mat", "and", "slept"], minlen=2, maxlen=12
     ).tag(sync=True)
-    step = traitlets.Int(5, min=1, max=12).tag(sync=True)
+    step = traitlets.Int(min=1, max=12).tag(sync=True)
     layers = traitlets.Int(32, min=1, max=128).tag(sync=True)
     heads = traitlets.Enum([64, 32, 16, 8, 4, 2, 1], 32).tag(sync=True)
     kv_heads = traitlets.Enum([64, 32, 16, 8, 4, 2, 1], 32).tag(sync=True)
@@ -51,12 +52,16 @@ class DecodeExplorer(Figure):
     dtype = traitlets.Enum(list(_BYTES), "bfloat16").tag(sync=True)
     context = traitlets.Enum([2**k for k in range(8, 18)], 8192).tag(sync=True)
 
+    @traitlets.default("step")
+    def _in_the_middle(self) -> int:
+        return min(5, len(self.tokens))
+
     @traitlets.validate("step")
     def _there(self, proposal: Any) -> int:
         """A token that there is."""
         got = int(proposal["value"])
         if got > len(self.tokens):
-            raise traitlets.TraitError(f"step must be at most the number of tokens, {len(self.tokens)}, got {got}")
+            raise Unfit(f"step must be at most the number of tokens, {len(self.tokens)}, got {got}")
         return got
 
     @traitlets.validate("tokens")
@@ -64,7 +69,7 @@ class DecodeExplorer(Figure):
         """The cells on the page keep their number; a text of another length is another figure."""
         tokens: list[str] = proposal["value"]
         if hasattr(self, "_count") and len(tokens) != self._count:
-            raise traitlets.TraitError(f"tokens must stay {self._count} in number, got {len(tokens)}")
+            raise Unfit(f"tokens must stay {self._count} in number, got {len(tokens)}")
         return tokens
 
     @traitlets.validate("kv_heads")
@@ -72,7 +77,7 @@ class DecodeExplorer(Figure):
         """At most as many as there are queries to share them."""
         got = int(proposal["value"])
         if got > self.heads:
-            raise traitlets.TraitError(f"kv_heads must be at most heads, {self.heads}, got {got}")
+            raise Unfit(f"kv_heads must be at most heads, {self.heads}, got {got}")
         return got
 
     @traitlets.observe("heads")

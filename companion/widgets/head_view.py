@@ -10,7 +10,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Heads
+from companion.widgets.values import Heads, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -42,7 +42,7 @@ class HeadView(Figure):
         fade: show tokens such as [CLS] faintly. No weight changes, and nothing is made to add up to one again.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind, or weights that do not fit the tokens.
+        ValueError: a value out of range or of another kind, or weights that do not fit the tokens.
 
     Example:
         >>> view = HeadView(["a", "b"], [[[[1.0, 0.0], [0.25, 0.75]]]])
@@ -153,21 +153,21 @@ overview='heads', fade=False)
         layers, heads, length, keys = shape
         if name == "weights":
             if shape != getattr(self, "_shape", shape):
-                raise traitlets.TraitError(f"weights must stay of shape {self._shape}, got {shape}")
+                raise Unfit(f"weights must stay of shape {self._shape}, got {shape}")
             if keys != len(self.tokens):
-                raise traitlets.TraitError(f"weights must have a column a token, {len(self.tokens)}, got {keys}")
+                raise Unfit(f"weights must have a column a token, {len(self.tokens)}, got {keys}")
             if length != len(self.queries or self.tokens):
                 rows = len(self.queries or self.tokens)
-                raise traitlets.TraitError(f"weights must have a row a query, {rows}, got {length}")
+                raise Unfit(f"weights must have a row a query, {rows}, got {length}")
             return got
         if name in ("tokens", "queries"):
             want = keys if name == "tokens" else length
             if hasattr(self, "_shape") and len(got) != want and (got or length != keys or name == "tokens"):
-                raise traitlets.TraitError(f"{name} must be {want}, as in the weights, got {len(got)}")
+                raise Unfit(f"{name} must be {want}, as in the weights, got {len(got)}")
             return got
         end = {"layer": layers, "head": heads, "token": length if self.side == "query" else keys}[name]
         if got >= end:
-            raise traitlets.TraitError(f"{name} must be less than {end}, got {got}")
+            raise Unfit(f"{name} must be less than {end}, got {got}")
         return got
 
     @property

@@ -8,7 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Point, Points
+from companion.widgets.values import Number, Point, Points, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -23,12 +23,12 @@ class LookupExplorer(Figure):
 
     Args:
         query: a point, each coordinate from -2 to 2.
-        key: two to six points.
+        key: two to six points; their number stays.
         value: as many points.
         temperature: divides the scores, 0.01 to 100: small is a hard lookup, large the plain mean.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind, or not as many values as keys.
+        ValueError: a value out of range or of another kind, or not as many values as keys.
 
     Example:
         >>> LookupExplorer(query=[1.0, 0.0]).query
@@ -40,25 +40,29 @@ class LookupExplorer(Figure):
     query = Point([1.2, 0.8], limit=_LIMIT).tag(sync=True)
     key = Points([[1.5, 0.0], [0.5, 1.4], [-1.4, 0.6], [-0.4, -1.5]], limit=_LIMIT, least=2, most=6).tag(sync=True)
     value = Points([[1.6, -0.8], [0.9, 1.5], [-1.5, 1.0], [-0.9, -1.4]], limit=_LIMIT, least=2, most=6).tag(sync=True)
-    temperature = traitlets.Float(1.0, min=0.01, max=100.0).tag(sync=True)
+    temperature = Number(1.0, min=0.01, max=100.0).tag(sync=True)
+
+    def __init__(self, **state: Any) -> None:
+        super().__init__(**state)
+        self._count = len(self.key)
 
     @traitlets.validate("key", "value")
     def _as_many(self, proposal: Any) -> list[list[float]]:
         """Refuse another number of points than the figure began with."""
         points: list[list[float]] = proposal["value"]
+        if len(points) != getattr(self, "_count", len(points)):
+            raise Unfit(f"{proposal['trait'].name} must stay {self._count} rows, got {len(points)}")
         other = "value" if proposal["trait"].name == "key" else "key"
         rows = len(getattr(self, other))
         if len(points) != rows:
-            raise traitlets.TraitError(
-                f"{proposal['trait'].name} must have as many rows as {other}, {rows}, got {len(points)}"
-            )
+            raise Unfit(f"{proposal['trait'].name} must have as many rows as {other}, {rows}, got {len(points)}")
         return points
 
     @traitlets.default("alt")
     def _describe(self) -> str:
         return (
             f"A plane with a query and {len(self.key)} keys as arrows; beside it a plane with the {len(self.value)} "
-            "values and, inside their hull, the output."
+            "values and, inside their hull, the output; below, each score and its weight as a bar."
         )
 
     def fallback(self) -> matplotlib.figure.Figure:

@@ -8,7 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Matrix
+from companion.widgets.values import Matrix, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -47,7 +47,7 @@ class MaskEditor(Figure):
             and a plain softmax) or uniform (minus 1e9 and a plain softmax).
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind, or one that does not fit the tokens.
+        ValueError: a value out of range or of another kind, or one that does not fit the tokens.
 
     Example:
         >>> editor = MaskEditor(tokens=["a", "b", "c"], length=2, causal="and")
@@ -101,15 +101,15 @@ class MaskEditor(Figure):
         name, got = proposal["trait"].name, proposal["value"]
         if name == "tokens":
             if hasattr(self, "_count") and len(got) != self._count:
-                raise traitlets.TraitError(f"tokens must stay {self._count}, got {len(got)}")
+                raise Unfit(f"tokens must stay {self._count}, got {len(got)}")
             return got
         count = len(self.tokens)
         if name == "length" and got > count:
-            raise traitlets.TraitError(f"length must be at most the number of tokens, {count}, got {got}")
+            raise Unfit(f"length must be at most the number of tokens, {count}, got {got}")
         if name == "ids" and len(got) != count:
-            raise traitlets.TraitError(f"ids must have one number a token, {count}, got {len(got)}")
+            raise Unfit(f"ids must have one number a token, {count}, got {len(got)}")
         if name == "scores" and (len(got), len(got[0])) != (count, count):
-            raise traitlets.TraitError(f"scores must have shape {(count, count)}, got {(len(got), len(got[0]))}")
+            raise Unfit(f"scores must have shape {(count, count)}, got {(len(got), len(got[0]))}")
         return _cells(got, count) if name == "by_hand" else got
 
     @property
@@ -248,8 +248,8 @@ def _cells(cells: list[Any], count: int) -> list[list[Any]]:
     kept: dict[tuple[int, int], bool] = {}
     for cell in cells:
         if len(cell) != 3 or not all(isinstance(x, int) for x in cell) or cell[2] not in (0, 1):
-            raise traitlets.TraitError(f"by_hand must have [query, key, allowed] for each cell, got {cell!r}")
+            raise Unfit(f"by_hand must have [query, key, allowed] for each cell, got {cell!r}")
         if not all(0 <= x < count for x in cell[:2]):
-            raise traitlets.TraitError(f"by_hand must have queries and keys from 0 to {count - 1}, got {cell!r}")
+            raise Unfit(f"by_hand must have queries and keys from 0 to {count - 1}, got {cell!r}")
         kept[cell[0], cell[1]] = bool(cell[2])
     return [[query, key, kept[query, key]] for query, key in sorted(kept)]

@@ -8,7 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Point
+from companion.widgets.values import Point, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -36,7 +36,7 @@ class PositionExplorer(Figure):
         head: which of them is looked at, from 0.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind.
+        ValueError: a value out of range or of another kind.
 
     Example:
         >>> PositionExplorer(view="rotary", shift=50).shift
@@ -63,7 +63,7 @@ class PositionExplorer(Figure):
         name, got = proposal["trait"].name, int(proposal["value"])
         count = self.width // 2 if name == "pair" else self.heads
         if got >= count:
-            raise traitlets.TraitError(f"{name} must be less than {count}, got {got}")
+            raise Unfit(f"{name} must be less than {count}, got {got}")
         return got
 
     @traitlets.observe("width", "heads")

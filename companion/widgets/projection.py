@@ -8,7 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Matrix, Points
+from companion.widgets.values import Matrix, Points, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -20,14 +20,14 @@ class ProjectionExplorer(Figure):
     """Tokens in the plane, the 2 x 2 matrices that make their queries and keys, and the scores that follow.
 
     Args:
-        tokens: two to five names; they stay while the figure is shown.
+        tokens: two to five names; their number stays.
         x: an embedding a token, each coordinate from -2 to 2.
         w_q: 2 x 2, row vectors multiply from the left: ``Q = X W_Q``; numbers from -3 to 3.
         w_k: 2 x 2.
         tied: use ``w_q`` for the keys too.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind, or not as many embeddings as tokens.
+        ValueError: a value out of range or of another kind, or not as many embeddings as tokens.
 
     Example:
         >>> ProjectionExplorer(tied=True).tied
@@ -42,14 +42,20 @@ class ProjectionExplorer(Figure):
     w_k = Matrix([[1.0, 0.0], [0.0, 1.0]], limit=3.0, rows=(2, 2), columns=(2, 2)).tag(sync=True)
     tied = traitlets.Bool(False).tag(sync=True)
 
+    def __init__(self, **state: Any) -> None:
+        super().__init__(**state)
+        self._count = len(self.tokens)
+
     @traitlets.validate("tokens", "x")
     def _as_many(self, proposal: Any) -> Any:
         """Each token has its embedding."""
         name = proposal["trait"].name
+        if len(proposal["value"]) != getattr(self, "_count", len(proposal["value"])):
+            raise Unfit(f"{name} must stay {self._count} in number, got {len(proposal['value'])}")
         other = "x" if name == "tokens" else "tokens"
         rows = len(getattr(self, other))
         if len(proposal["value"]) != rows:
-            raise traitlets.TraitError(f"{name} must be as many as {other}, {rows}, got {len(proposal['value'])}")
+            raise Unfit(f"{name} must be as many as {other}, {rows}, got {len(proposal['value'])}")
         return proposal["value"]
 
     @traitlets.default("alt")

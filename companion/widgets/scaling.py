@@ -28,7 +28,7 @@ class ScalingExplorer(Figure):
         seed: which random numbers, 0 to 999.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind.
+        ValueError: a value out of range or of another kind.
 
     Example:
         >>> ScalingExplorer(width=512, scaled=True)
@@ -45,7 +45,7 @@ class ScalingExplorer(Figure):
     def _describe(self) -> str:
         return (
             f"A histogram of {_QUERIES * _KEYS} scores of random queries and keys, and the weights of one query over "
-            f"{_KEYS} keys as bars; the head's width is a slider, the scale a switch."
+            f"{_KEYS} keys as bars; the head's width is a slider, the scale a switch; a table compares both."
         )
 
     def fallback(self) -> matplotlib.figure.Figure:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
+from companion.widgets.values import Number, Point, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -19,12 +20,12 @@ class SoftmaxExplorer(Figure):
     """Scores in, shares out: temperature, shift, entropy, and the Jacobian as a table.
 
     Args:
-        scores: one a key, from -8 to 8.
+        scores: one for each of two to eight keys, from -8 to 8; their number stays.
         temperature: divides the scores, 0.1 to 4.
         shift: added to every score, -100 to 100.
 
     Raises:
-        traitlets.TraitError: a value out of range, or of another kind.
+        ValueError: a value out of range, or of another kind.
 
     Example:
         >>> SoftmaxExplorer(scores=[1.0, 0.0])
@@ -33,11 +34,21 @@ class SoftmaxExplorer(Figure):
 
     question = "What does softmax do to scores, and to gradients?"
 
-    scores = traitlets.List(traitlets.Float(min=-8.0, max=8.0), [2.0, 1.0, 0.5, 0.0, -1.0], minlen=2, maxlen=8).tag(
-        sync=True
-    )
-    temperature = traitlets.Float(1.0, min=0.1, max=4.0).tag(sync=True)
-    shift = traitlets.Float(0.0, min=-100.0, max=100.0).tag(sync=True)
+    scores = Point([2.0, 1.0, 0.5, 0.0, -1.0], limit=8.0, size=None, least=2, most=8).tag(sync=True)
+    temperature = Number(1.0, min=0.1, max=4.0).tag(sync=True)
+    shift = Number(0.0, min=-100.0, max=100.0).tag(sync=True)
+
+    def __init__(self, **state: Any) -> None:
+        super().__init__(**state)
+        self._count = len(self.scores)
+
+    @traitlets.validate("scores")
+    def _as_many(self, proposal: Any) -> list[float]:
+        """The rows on the page keep their number."""
+        scores: list[float] = proposal["value"]
+        if len(scores) != getattr(self, "_count", len(scores)):
+            raise Unfit(f"scores must stay {self._count} in number, got {len(scores)}")
+        return scores
 
     @traitlets.default("alt")
     def _describe(self) -> str:

@@ -8,7 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Matrix
+from companion.widgets.values import Matrix, Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -32,7 +32,7 @@ class StepThrough(Figure):
         column: of the picked number, from 0.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind, or matrices that do not fit each other.
+        ValueError: a value out of range or of another kind, or matrices that do not fit each other.
 
     Example:
         >>> StepThrough(step="weights", row=2, column=0).step
@@ -54,9 +54,9 @@ class StepThrough(Figure):
         self._shapes = [(len(x), len(x[0])) for x in (self.query, self.key, self.value)]
         (_, width), (keys, key_width), (values, _) = self._shapes
         if width != key_width:
-            raise traitlets.TraitError(f"key must be as wide as query, {width}, got {key_width}")
+            raise Unfit(f"key must be as wide as query, {width}, got {key_width}")
         if keys != values:
-            raise traitlets.TraitError(f"value must have as many rows as key, {keys}, got {values}")
+            raise Unfit(f"value must have as many rows as key, {keys}, got {values}")
 
     @traitlets.validate("query", "key", "value")
     def _same_shape(self, proposal: Any) -> list[list[float]]:
@@ -66,7 +66,7 @@ class StepThrough(Figure):
             name = proposal["trait"].name
             want = self._shapes[("query", "key", "value").index(name)]
             if (len(table), len(table[0])) != want:
-                raise traitlets.TraitError(f"{name} must stay of shape {want}, got {(len(table), len(table[0]))}")
+                raise Unfit(f"{name} must stay of shape {want}, got {(len(table), len(table[0]))}")
         return table
 
     @traitlets.validate("step", "row", "column")
@@ -76,10 +76,15 @@ class StepThrough(Figure):
         step = got if name == "step" else self.step
         rows, columns = len(self.query), len(self.value[0]) if step == "output" else len(self.key)
         if name == "row" and got >= rows:
-            raise traitlets.TraitError(f"row must be less than {rows}, got {got}")
+            raise Unfit(f"row must be less than {rows}, got {got}")
         if name == "column" and got >= columns:
-            raise traitlets.TraitError(f"column must be less than {columns}, got {got}")
+            raise Unfit(f"column must be less than {columns}, got {got}")
         return got
+
+    @traitlets.observe("step")
+    def _narrower(self, change: Any) -> None:
+        """The output may have fewer columns than there are keys, or more."""
+        self.column = min(self.column, len(self.value[0] if self.step == "output" else self.key) - 1)
 
     @traitlets.default("alt")
     def _describe(self) -> str:

@@ -8,6 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
+from companion.widgets.values import Unfit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -40,7 +41,7 @@ class TilingExplorer(Figure):
         seed: which random queries, keys and values, 0 to 999.
 
     Raises:
-        traitlets.TraitError: a value out of range or of another kind.
+        ValueError: a value out of range or of another kind.
 
     Example:
         >>> TilingExplorer(query_length=4, key_length=4, block_queries=2, block_keys=2, step=4).step
@@ -63,7 +64,7 @@ class TilingExplorer(Figure):
         """A tile that there is."""
         got, count = int(proposal["value"]), len(self._walk())
         if got > count:
-            raise traitlets.TraitError(f"step must be at most the number of tiles, {count}, got {got}")
+            raise Unfit(f"step must be at most the number of tiles, {count}, got {got}")
         return got
 
     @traitlets.observe("query_length", "key_length", "block_queries", "block_keys", "causal")

@@ -1,4 +1,4 @@
-"""Traits for what figures are made of: points and matrices, checked number by number."""
+"""Traits for what figures are made of: numbers, points and matrices, each number checked."""
 
 from __future__ import annotations
 
@@ -13,16 +13,43 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-class Point(traitlets.List):
-    """A row of ``size`` numbers, each from ``-limit`` to ``limit``."""
+class Unfit(traitlets.TraitError, ValueError):
+    """A value that a figure cannot show."""
 
-    def __init__(self, default: list[float], *, limit: float, size: int = 2, **options: Any) -> None:
-        self.limit, self.size = limit, size
+
+class Number(traitlets.Float):
+    """A float between two ends. ``Float`` alone lets NaN through, which is neither too small nor too large."""
+
+    def validate(self, obj: Any, value: Any) -> float:
+        """The number, or an error that names the trait."""
+        got = float(super().validate(obj, value))
+        if not math.isfinite(got):
+            raise Unfit(f"{self.name} must be a finite number, got {got}")
+        return got
+
+
+class Point(traitlets.List):
+    """A row of ``size`` numbers, or of ``least`` to ``most``, each from ``-limit`` to ``limit``."""
+
+    def __init__(
+        self,
+        default: list[float],
+        *,
+        limit: float,
+        size: int | None = 2,
+        least: int = 1,
+        most: int = 100,
+        **options: Any,
+    ) -> None:
+        self.limit, self.size, self.least, self.most = limit, size, least, most
         super().__init__(traitlets.Float(), default, **options)
 
     def validate(self, obj: Any, value: Any) -> list[float]:
         """The row as floats, or an error that names the trait."""
-        return _row(self.name, list(super().validate(obj, _listed(value)) or []), self.size, self.limit)
+        row = list(super().validate(obj, _listed(value)) or [])
+        if not self.least <= len(row) <= self.most:
+            raise Unfit(f"{self.name} must have {self.least} to {self.most} numbers, got {len(row)}")
+        return _row(self.name, row, self.size or len(row), self.limit)
 
 
 class Points(traitlets.List):
@@ -45,7 +72,7 @@ class Points(traitlets.List):
         """The rows as floats, or an error that names the trait."""
         rows = list(super().validate(obj, _listed(value)) or [])
         if not self.least <= len(rows) <= self.most:
-            raise traitlets.TraitError(f"{self.name} must have {self.least} to {self.most} rows, got {len(rows)}")
+            raise Unfit(f"{self.name} must have {self.least} to {self.most} rows, got {len(rows)}")
         return [_row(self.name, row, self.size, self.limit) for row in rows]
 
 
@@ -70,7 +97,7 @@ class Matrix(traitlets.List):
         width = len(table[0]) if table else 0
         for kind, got, (least, most) in (("rows", len(table), self.rows), ("columns", width, self.columns)):
             if not least <= got <= most:
-                raise traitlets.TraitError(f"{self.name} must have {least} to {most} {kind}, got {got}")
+                raise Unfit(f"{self.name} must have {least} to {most} {kind}, got {got}")
         return [_row(self.name, row, width, self.limit) for row in table]
 
 
@@ -85,9 +112,9 @@ def _listed(value: Any) -> Any:
 
 def _row(name: str | None, row: list[float], size: int, limit: float) -> list[float]:
     if len(row) != size:
-        raise traitlets.TraitError(f"{name} must have {size} numbers in a row, got {len(row)}")
+        raise Unfit(f"{name} must have {size} numbers in a row, got {len(row)}")
     if not all(math.isfinite(x) and abs(x) <= limit for x in row):
-        raise traitlets.TraitError(f"{name} must have numbers from {-limit:g} to {limit:g}, got {row}")
+        raise Unfit(f"{name} must have numbers from {-limit:g} to {limit:g}, got {row}")
     return [float(x) for x in row]
 
 
@@ -100,7 +127,7 @@ class Heads(traitlets.Dict):
 
         if isinstance(value, dict):
             if not sound(value):
-                raise traitlets.TraitError(f"{self.name} must be packed as companion.widgets packs them")
+                raise Unfit(f"{self.name} must be packed as companion.widgets packs them")
             return value
         return pack(self._table(value))
 
@@ -112,15 +139,11 @@ class Heads(traitlets.Dict):
             table = torch.stack([x[0] if x.dim() == 4 and len(x) == 1 else x for x in layers]).detach()
             table = table.to("cpu", torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise traitlets.TraitError(f"{self.name} must be numbers (layers, H, L, S), got {_kind(value)}") from error
+            raise Unfit(f"{self.name} must be numbers (layers, H, L, S), got {_kind(value)}") from error
         if table.dim() != 4 or not table.numel():
-            raise traitlets.TraitError(f"{self.name} must be (layers, H, L, S), got shape {tuple(table.shape)}")
+            raise Unfit(f"{self.name} must be (layers, H, L, S), got shape {tuple(table.shape)}")
         if table.numel() > 250_000 or max(table.shape) > 48:
-            raise traitlets.TraitError(
-                f"{self.name} must be at most 48 each way and 250,000 in all, got shape {tuple(table.shape)}"
-            )
+            raise Unfit(f"{self.name} must be at most 48 each way and 250,000 in all, got shape {tuple(table.shape)}")
         if not bool(((table >= -1e-6) & (table <= 1 + 1e-6)).all()):
-            raise traitlets.TraitError(
-                f"{self.name} must be from 0 to 1, got {float(table.min())} to {float(table.max())}"
-            )
+            raise Unfit(f"{self.name} must be from 0 to 1, got {float(table.min())} to {float(table.max())}")
         return table.clamp(0, 1)

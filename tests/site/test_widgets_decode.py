@@ -27,7 +27,7 @@ def test_each_token_costs_what_it_costs(open_page: Callable[..., Page]) -> None:
     step = live.get_by_label("token", exact=True)
     step.press("Home")
     expect(status).to_contain_text("Without a cache one token is projected and 1 score made in each head")
-    expect(status).to_contain_text("So far that is 1 times the work")
+    expect(status).to_contain_text("So far that is as much work")
     step.press("End")
     expect(status).to_contain_text("Token 8, “slept”")
 

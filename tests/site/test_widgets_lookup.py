@@ -15,9 +15,9 @@ def test_a_small_temperature_is_a_hard_lookup(open_page: Callable[..., Page]) ->
     live = figure(page := open_page(f"{GALLERY}.html"), FIGURES.index("LookupExplorer"))
     live.get_by_label("temperature").focus()
     page.keyboard.press("Home")
-    expect(live.locator(".att-status")).to_contain_text("Output (1.60, −0.80); the largest share, 1.000, is value 1's")
+    expect(live.locator(".att-status")).to_contain_text("Output (1.60, −0.80). The largest weight, 1.000, is v1's")
     page.keyboard.press("End")  # 100: the mean of the values, nearly
-    expect(live.locator(".att-status")).to_contain_text("as many as 4.0 of 4 keys")
+    expect(live.locator(".att-status")).to_contain_text("as spread out as 4.0 equal ones")
 
 
 def test_the_query_moves_by_key_and_by_finger(open_page: Callable[..., Page]) -> None:

@@ -43,9 +43,9 @@ def test_padding_alone_then_causal_then_on_the_left(open_page: Callable[..., Pag
     weights = table(live, "Weights A").locator("[role=gridcell]")
     expect(weights.nth(0)).to_have_text("")
     expect(weights.nth(14)).to_have_text("1.00")  # the first real token sees itself alone
-    live.get_by_label("−1e9, plain softmax").check()
+    live.get_by_label("score −1e9, plain softmax").check()
     expect(weights.nth(0)).to_have_text("0.17")  # a sixth each
-    live.get_by_label("−∞, plain softmax").check()
+    live.get_by_label("score −∞, plain softmax").check()
     expect(weights.nth(0)).to_have_text("NaN")
     expect(status).to_contain_text("∞ − ∞ is NaN")
 
@@ -70,7 +70,7 @@ def test_read_the_other_way_round_it_leaks(open_page: Callable[..., Page]) -> No
     expect(live.locator(".att-status")).to_contain_text("12 of 36 pairs may attend")
     expect(live.locator(".att-status")).to_contain_text("1.00 lies on padding")
     assert values(live) == ["TTTTFF"] * 6  # the table is as it was
-    expect(table(live, "The mask").locator("[role=gridcell]").first).to_have_class("att-hidden")
+    expect(table(live, "The mask").locator("[role=gridcell]").first).to_have_class("att-open att-hidden")
     marked = table(live, "Weights A").locator(".att-marked")
     expect(marked).to_have_count(12)
     expect(live.locator(".att-status")).to_contain_text("12 weights, framed in dashes")

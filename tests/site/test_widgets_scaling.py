@@ -17,10 +17,10 @@ def test_scores_spread_by_the_root_of_the_width(open_page: Callable[..., Page]) 
     status = live.locator(".att-status")
     live.get_by_label("head width d").focus()
     page.keyboard.press("End")
-    expect(status).to_contain_text("d = 512, not scaled")
+    expect(status).to_contain_text("d = 512, not divided")
     spread = float(re.search(r"spread by ([\d.]+)", status.inner_text())[1])  # type: ignore[index]
     assert spread == pytest.approx(512**0.5, rel=0.2)
     live.get_by_label("divide by √d").press("Space")
-    expect(status).to_contain_text("d = 512, scaled")
+    expect(status).to_contain_text("d = 512, divided by √d")
     scaled = float(re.search(r"spread by ([\d.]+)", status.inner_text())[1])  # type: ignore[index]
     assert scaled == pytest.approx(spread / 512**0.5, abs=0.006)

@@ -80,10 +80,10 @@ def test_little_fast_memory_makes_blocks_the_dearer_way(open_page: Callable[...,
     """
     live = explorer(page := open_page(f"{GALLERY}.html"))
     row = live.locator(".att-facts tbody tr").nth(2)
-    expect(row).to_have_text("n = 4,096, d = 64, B = 158: moved130 MiB27 MiB4.8 ×")
+    expect(row).to_have_text("n = 4,096, d = 64, B = 158: bytes moved130 MiB27 MiB4.8 ×")
     live.get_by_label("fast memory").focus()
     page.keyboard.press("Home")
-    expect(row).to_have_text("n = 4,096, d = 64, B = 28: moved130 MiB148 MiB0.88 ×")
+    expect(row).to_have_text("n = 4,096, d = 64, B = 28: bytes moved130 MiB148 MiB0.88 ×")
     live.get_by_label("keys in a block").focus()
     page.keyboard.press("End")  # one tile wide; the walk is shorter than the step was
     expect(live.locator(".att-status")).to_contain_text("Tile 2 of 2")

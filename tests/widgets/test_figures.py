@@ -75,9 +75,44 @@ def _other(figure: Figure, name: str) -> object:
 def test_it_takes_no_other_names_and_kinds(kind: type[Figure]):
     with pytest.raises(TypeError, match=f"{kind.__name__} takes .*{kind.state_names()[0]}.*got 'nonsense'"):
         kind(nonsense=1)
+    figure = kind()
     for name in kind.state_names():
-        with pytest.raises(traitlets.TraitError, match=name):
-            kind(**{name: object()})
+        for wrong in (object(), float("nan"), [float("nan")], [[float("inf")]]):
+            with pytest.raises(ValueError, match=name):
+                kind(**{name: wrong})
+            with pytest.raises(ValueError, match=name):
+                setattr(figure, name, wrong)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        widgets.DecodeExplorer(tokens=["a", "b"]),
+        widgets.TilingExplorer(query_length=1, key_length=1),
+        widgets.StepThrough(query=[[1]], key=[[1]] * 5, value=[[1]] * 5, column=4),
+        widgets.PositionExplorer(width=8),
+        widgets.MaskEditor(tokens=["a", "b"]),
+    ],
+    ids=lambda figure: type(figure).__name__,
+)
+def test_one_of_another_size_can_be_reset(figure: Figure):
+    before = repr(figure)
+    figure.reset()
+    assert repr(figure) == before
+
+
+def test_what_is_built_once_keeps_its_size():
+    lookup = widgets.LookupExplorer()
+    with pytest.raises(ValueError, match="must stay 4 rows, got 2"), lookup.hold_trait_notifications():
+        lookup.key = lookup.value = [[0, 0], [1, 1]]
+    with pytest.raises(ValueError, match="scores must stay 5 in number, got 2"):
+        widgets.SoftmaxExplorer().scores = [0, 1]
+
+
+def test_the_picked_number_stays_in_its_table():
+    steps = widgets.StepThrough(column=2)
+    steps.step = "output"  # has two columns
+    assert steps.column == 1
 
 
 @each

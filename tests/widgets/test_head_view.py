@@ -113,6 +113,8 @@ def test_words_are_told_apart_and_cut():
         ["“a” (1st)", "“b”", "“a” (2nd)"],
         [f"“x” ({n})" for n in "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th 11th 12th".split()],
     ]
+    # A word from right to left stands apart, so that the number behind it stays there.
+    assert call("lib/heads", "told", [[["שלום", "سلام"]]]) == [["“\u2068שלום\u2069”", "“\u2068سلام\u2069”"]]
     assert call("lib/heads", "cut", [["animal", 9], ["internationally", 9], ["🦒🦒🦒", 2]]) == [
         "animal", "internat…", "🦒…",
     ]  # fmt: skip

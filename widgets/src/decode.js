@@ -2,7 +2,7 @@
 
 import { choice, slider } from "./lib/controls.js";
 import { cells, kept, made, work, workSoFar } from "./lib/decoding.js";
-import { h, s, say, set } from "./lib/dom.js";
+import { h, quoted, s, say, set } from "./lib/dom.js";
 import { bars, facts } from "./lib/facts.js";
 import { frame } from "./lib/frame.js";
 import { box } from "./lib/heat.js";
@@ -35,12 +35,13 @@ function panel(label, n, cached) {
   const numbers = Array.from({ length: n }, (_, j) =>
     s("text", { x: X + (j + 0.5) * cell, y: 15, "text-anchor": "middle", class: "att-label" }, String(j + 1)),
   );
+  const wide = Math.max(X + n * cell, 140) + 2; // no narrower than its title
   const element = s(
     "svg",
     {
-      viewBox: `0 0 ${X + n * cell + 2} ${tops[3] + n * cell + 2}`,
+      viewBox: `0 0 ${wide} ${tops[3] + n * cell + 2}`,
       class: "att-chart",
-      style: `max-width: ${X + n * cell + 2}px`,
+      style: `max-width: ${wide}px`,
       role: "img",
       "aria-label": label,
     },
@@ -127,14 +128,18 @@ function render(context) {
       options: Object.keys(SIZES).map((value) => ({ value, text: value })),
       onset: (x) => state.set({ dtype: x }),
     });
-    const words = first.map(() => h("span", {}));
+    const words = first.map((_, j) => h("span", { onclick: () => state.set({ step: j + 1 }) }));
     const [plain, cached] = [
       panel("what is made without a cache", n, false),
       panel("what is made and read with a cache", n, true),
     ];
     const worked = bars(["without a cache", "with a cache"]);
     const held = bars(["with a cache", "if G were H"]);
-    const counts = facts({ caption: "Counted", rows: new Array(7).fill(""), columns: ["without", "with", "ratio"] });
+    const counts = facts({
+      caption: "Work and memory, counted",
+      rows: new Array(7).fill(""),
+      columns: ["without", "with", "ratio"],
+    });
     /** @param {string} name @param {...Node} parts */
     const half = (name, ...parts) => h("div", { class: "att-half" }, h("p", { class: "att-title" }, name), ...parts);
     /** Beside each other on a phone too, as long as the cells stay large enough. @param {string} name @param {Node} part */
@@ -171,6 +176,7 @@ function render(context) {
           ),
         ),
       ],
+      look: "att-many att-counting att-boxed",
       draw() {
         const of = {
           layers: state.get("layers"),
@@ -191,6 +197,7 @@ function render(context) {
         const tokens = state.get("tokens");
         words.forEach((word, j) => {
           say(word, tokens[j]);
+          set(word, { title: tokens[j] });
           word.className = j + 1 < t ? "att-past" : j + 1 === t ? "att-present" : "att-ahead";
         });
         plain.show(t);
@@ -227,8 +234,8 @@ function render(context) {
           ],
         );
         return (
-          `Token ${t}, “${tokens[t - 1]}”. Without a cache ${t === 1 ? "one token is" : `all ${t} tokens are`} projected and ${t * t} ${t === 1 ? "score" : "scores"} made in each head; ` +
-          `with one, a single token and ${t} ${t === 1 ? "score" : "scores"}. So far that is ${ratio.replace(" ×", " times")} the work; ` +
+          `Token ${t}, ${quoted(tokens[t - 1])}. Without a cache ${t === 1 ? "one token is" : `all ${t} tokens are`} projected and ${t * t} ${t === 1 ? "score" : "scores"} made in each head; ` +
+          `with one, a single token and ${t} ${t === 1 ? "score" : "scores"}. So far that is ${t === 1 ? "as much work" : `${ratio.replace(" ×", " times")} the work`}; ` +
           `the cache holds ${bytes(kept(of, t))}, ${bytes(kept(of, 1))} a token.`
         );
       },

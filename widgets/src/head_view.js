@@ -52,7 +52,13 @@ function render(context) {
     let drawn = ""; // what the small pictures show
     return {
       controls: [overview.element, fade.element],
-      body: [h("div", { class: "att-scroll att-all" }, grid.element), map.element, lines.element, note],
+      body: [
+        h("p", { class: "att-title att-full" }, "All heads: layers down, heads across"),
+        h("div", { class: "att-scroll att-full" }, grid.element),
+        map.element,
+        lines.element,
+        note,
+      ],
       draw() {
         const given = /** @type {import("./lib/heads.js").Packed} */ (state.get("weights"));
         if (packed !== given) {

@@ -1,7 +1,8 @@
 // LookupExplorer: drag the query among the keys, and see which mix of the values comes back.
 
 import { slider } from "./lib/controls.js";
-import { h, number, s, say, set } from "./lib/dom.js";
+import { h, number, s, set } from "./lib/dom.js";
+import { bars } from "./lib/facts.js";
 import { frame } from "./lib/frame.js";
 import { entropy, matmul, softmax } from "./lib/maths.js";
 import { plane } from "./lib/plane.js";
@@ -62,8 +63,8 @@ function render(context) {
     });
 
     const left = plane({ label: "the query among the keys", limit: LIMIT });
-    const keyArrows = each.map((i) => left.arrow({ role: "key", label: `k${i + 1}` }));
-    const queryArrow = left.arrow({ role: "query", label: "q" });
+    const keyArrows = each.map((i) => left.arrow({ role: "key", label: `k${i + 1}`, tip: false }));
+    const queryArrow = left.arrow({ role: "query", label: "q", tip: false });
     const keyHandles = each.map((i) =>
       left.handle({ name: `key ${i + 1}`, role: "key", onmove: (a, b) => put("key", i, [a, b]) }),
     );
@@ -74,25 +75,27 @@ function render(context) {
     const threads = each.map(() => s("line", { class: "att-thread att-weight" }));
     const names = each.map((i) => s("text", { class: "att-label", "aria-hidden": true }, `v${i + 1}`));
     const output = s("path", { d: "M0 -9L9 0L0 9L-9 0Z", class: "att-result att-output" });
-    right.svg.append(shape, ...threads, output, ...names);
+    const result = s("text", { class: "att-label att-result-name", "aria-hidden": true }, "output");
+    right.svg.append(shape, ...threads, ...names);
     const valueHandles = each.map((i) =>
       right.handle({ name: `value ${i + 1}`, role: "value", onmove: (a, b) => put("value", i, [a, b]) }),
     );
 
-    const bars = each.map(() => h("span", { class: "att-bar" }));
-    const shares = each.map(() => h("span", {}));
-    const list = h(
-      "div",
-      { class: "att-shares" },
-      ...each.map((i) => h("div", {}, `a${i + 1} `, h("span", { class: "att-track" }, bars[i]), shares[i])),
-    );
+    right.svg.append(output, result); // above the values: a hard lookup stands on one of them
+    const shares = bars(new Array(count).fill(""), "weight");
 
     return {
       controls: [temperature.element],
       body: [
         h("div", { class: "att-half" }, h("p", { class: "att-title" }, "Query and keys"), left.element),
         h("div", { class: "att-half" }, h("p", { class: "att-title" }, "Values, and what comes back"), right.element),
-        list,
+        h(
+          "div",
+          { class: "att-full" },
+          h("p", { class: "att-title" }, "Scores, and the weights that softmax makes of them"),
+          shares.element,
+        ),
+        h("p", { class: "att-note" }, "Every dot can be dragged, or moved with the arrow keys."),
       ],
       draw() {
         const [query, keys, values, t] = ["query", "key", "value", "temperature"].map(state.get);
@@ -107,20 +110,26 @@ function render(context) {
         });
         const place = [right.x(now.output[0]), right.y(now.output[1])];
         set(output, { transform: `translate(${place[0]} ${place[1]})` });
+        right.beside(result, now.output[0], now.output[1], now.output[0] < 0);
+        set(result, { y: place[1] + 5 });
         now.weights.forEach((weight, i) => {
           keyArrows[i].show(keys[i][0], keys[i][1], 1 + 9 * weight);
           keyHandles[i].show(keys[i][0], keys[i][1]);
           valueHandles[i].show(values[i][0], values[i][1]);
           const [x, y] = [right.x(values[i][0]), right.y(values[i][1])];
           set(threads[i], { x1: x, y1: y, x2: place[0], y2: place[1], "stroke-width": 10 * weight });
-          set(names[i], { x: x + 11, y: y - 8 });
-          bars[i].style.width = `${100 * weight}%`;
-          say(shares[i], number(weight, 3));
+          right.beside(names[i], values[i][0], values[i][1], values[i][0] >= 0);
         });
+        const divided = t === 1 ? "" : ` / ${number(t)}`;
+        shares.show(
+          now.weights,
+          now.weights.map((weight, i) => `a${i + 1} = ${number(weight, 3)}`),
+          now.scores.map((score, i) => `q · k${i + 1}${divided} = ${number(score / t)}`),
+        );
         const most = now.weights.indexOf(Math.max(...now.weights));
         return (
-          `Output (${now.output.map((x) => number(x)).join(", ")}); the largest share, ` +
-          `${number(now.weights[most], 3)}, is value ${most + 1}'s; as many as ${number(now.effective, 1)} of ${count} keys count.`
+          `Output (${now.output.map((x) => number(x)).join(", ")}). The largest weight, ${number(now.weights[most], 3)}, is v${most + 1}'s; ` +
+          `the weights are as spread out as ${number(now.effective, 1)} equal ones would be.`
         );
       },
     };

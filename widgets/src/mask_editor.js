@@ -12,9 +12,9 @@ import { table } from "./lib/table.js";
 const TRAITS = [...RULES, "tokens", "length", "side", "width", "ids", "by_hand", "scores", "inverted", "empty"];
 
 const WAYS = {
-  zeros: "zeros, as here and in SDPA",
-  nan: "−∞, plain softmax",
-  uniform: "−1e9, plain softmax",
+  zeros: "weight 0: companion, SDPA",
+  nan: "score −∞, plain softmax",
+  uniform: "score −1e9, plain softmax",
 };
 
 /** Cells with weight where the mask says that there must be none. @param {ReturnType<typeof compute>} now */
@@ -26,14 +26,13 @@ function sentence(given, now, tokens) {
   const size = tokens.length;
   const open = now.seen.flat().filter(Boolean).length;
   const rows = now.blind.map((q) => `${q + 1} (${tokens[q]})`).join(", ");
+  const who = now.blind.length === size ? "All rows" : `${now.blind.length > 1 ? "Rows" : "Row"} ${rows}`;
   const fate = {
     zeros: "weights of zero",
     nan: "∞ − ∞ is NaN, and the next layer carries it to every row",
     uniform: `a tie at −1e9 gives each key ${number(1 / size)}, the hidden ones too`,
   }[given.empty];
-  const empties = now.blind.length
-    ? `${now.blind.length > 1 ? "Rows" : "Row"} ${rows} may see nothing: ${fate}.`
-    : "No row is empty.";
+  const empties = now.blind.length ? `${who} may see nothing: ${fate}.` : "No row is empty.";
   const shares = `Of the real tokens' weight ${number(now.onPads)} lies on padding and ${number(now.onLater)} on later tokens.`;
   const read = given.inverted ? "Read the other way round (such a model wants ~mask), " : "";
   const leaks = leaking(now).length;
@@ -156,7 +155,7 @@ function render(context) {
       onset: (x) => state.set({ empty: x }),
     });
     const source = h("code", {});
-    const half = size > 7 ? "att-all" : "att-half";
+    const half = size > 7 ? "att-full" : "att-half";
     return {
       controls: [
         h(
@@ -167,7 +166,13 @@ function render(context) {
         ),
       ],
       body: [
-        h("div", { class: half }, cells.element, inverted.element),
+        h(
+          "div",
+          { class: half },
+          cells.element,
+          h("p", { class: "att-note" }, "T: True, F: False. Click a cell, or press Space in it, to set it by hand."),
+          inverted.element,
+        ),
         h("div", { class: half }, shares.element, empty.element),
         h("pre", { class: "att-code" }, source),
       ],

@@ -68,6 +68,7 @@ function render(context) {
     return {
       controls: [view.element, ...uses.map(([control]) => control.element)],
       body: Object.values(views).flatMap(({ element }) => element),
+      look: "att-many",
       draw() {
         const now = /** @type {keyof typeof views} */ (state.get("view"));
         view.show(now);

@@ -1,8 +1,9 @@
 // ProjectionExplorer: two matrices turn the same tokens into queries and into keys, and the scores follow.
 
 import { button, matrix, toggle } from "./lib/controls.js";
-import { h, number, s, set } from "./lib/dom.js";
+import { h, number, quoted, s } from "./lib/dom.js";
 import { frame } from "./lib/frame.js";
+import { cut } from "./lib/heads.js";
 import { matmul, softmax, transpose } from "./lib/maths.js";
 import { plane } from "./lib/plane.js";
 import { table } from "./lib/table.js";
@@ -64,10 +65,15 @@ function render(context) {
       onset: (w) => state.set({ w_k: w }),
     });
     const tied = toggle({ label: "W_K = W_Q", onset: (on) => state.set({ tied: on }) });
-    const presets = PRESETS.map(([name, w]) => button(`W_Q: ${name}`, () => state.set({ w_q: w })));
+    const presets = PRESETS.map(([name, w]) => {
+      const made = button(name, () => state.set({ w_q: w }));
+      made.setAttribute("aria-label", `W_Q: ${name}`);
+      return made;
+    });
 
     const source = plane({ label: "token embeddings", limit: LIMIT, width: 200, height: 200 });
-    const names = tokens.map((token) => s("text", { class: "att-label", "aria-hidden": true }, token));
+    const short = tokens.map((token) => cut(token, 9));
+    const names = short.map((token) => s("text", { class: "att-label", "aria-hidden": true }, token));
     source.svg.append(...names);
     const handles = tokens.map((token, i) =>
       source.handle({
@@ -80,9 +86,9 @@ function render(context) {
       }),
     );
     const queries = plane({ label: "queries", limit: FAR, width: 200, height: 200 });
-    const queryArrows = tokens.map((token) => queries.arrow({ role: "query", label: token }));
+    const queryArrows = short.map((token) => queries.arrow({ role: "query", label: token }));
     const keys = plane({ label: "keys", limit: FAR, width: 200, height: 200 });
-    const keyArrows = tokens.map((token) => keys.arrow({ role: "key", label: token }));
+    const keyArrows = short.map((token) => keys.arrow({ role: "key", label: token }));
     const scores = table({
       caption: "scores Q Kᵀ / √2",
       rows: tokens,
@@ -95,13 +101,23 @@ function render(context) {
     /** @param {string} title @param {Element} element */
     const titled = (title, element) => h("div", { class: "att-third" }, h("p", { class: "att-title" }, title), element);
     return {
-      controls: [query.element, key.element, h("div", { class: "att-stack" }, tied.element, ...presets)],
+      controls: [
+        query.element,
+        key.element,
+        h(
+          "div",
+          { class: "att-stack" },
+          tied.element,
+          h("div", { role: "group", "aria-label": "W_Q" }, "W_Q:", ...presets),
+        ),
+      ],
       body: [
         titled("Tokens X", source.element),
         titled("Queries X W_Q", queries.element),
         titled("Keys X W_K", keys.element),
         scores.element,
         weights.element,
+        h("p", { class: "att-note" }, "Type into the matrices; drag the tokens, or move them with the arrow keys."),
       ],
       draw() {
         const x = state.get("x");
@@ -109,19 +125,24 @@ function render(context) {
         query.show(state.get("w_q"));
         key.show(keyMatrix(), !state.get("tied"));
         tied.show(state.get("tied"));
+        // One measure for both, wider where an arrow would leave the plane.
+        const far = Math.max(...[...now.query, ...now.key].flat().map(Math.abs));
+        const limit = FAR * 2 ** Math.max(0, Math.ceil(Math.log2(far / FAR)));
+        queries.zoom(limit);
+        keys.zoom(limit);
         for (const i of tokens.keys()) {
           handles[i].show(x[i][0], x[i][1]);
-          set(names[i], { x: source.x(x[i][0]) + 10, y: source.y(x[i][1]) - 8 });
+          source.beside(names[i], x[i][0], x[i][1], true);
           queryArrows[i].show(now.query[i][0], now.query[i][1]);
           keyArrows[i].show(now.key[i][0], now.key[i][1]);
         }
         scores.show(now.scores, { limit: Math.max(1, ...now.scores.flat().map(Math.abs)) });
         weights.show(now.weights);
-        const [a, b] = [tokens[0], tokens[1]];
+        const [a, b] = [quoted(tokens[0]), quoted(tokens[1])];
         return (
-          `“${a}” scores “${b}” with ${number(now.scores[0][1])}, “${b}” scores “${a}” with ${number(now.scores[1][0])}. ` +
+          `${a} scores ${b} with ${number(now.scores[0][1])}, ${b} scores ${a} with ${number(now.scores[1][0])}. ` +
           (now.skew < 1e-9
-            ? "The scores are symmetric: nobody can look at somebody who does not look back as much."
+            ? "The scores are symmetric: each two tokens score each other alike."
             : `The largest difference between the two directions is ${number(now.skew)}.`)
         );
       },

@@ -2,6 +2,7 @@
 
 import { button, slider, toggle } from "./lib/controls.js";
 import { h, number, s, say, set } from "./lib/dom.js";
+import { facts } from "./lib/facts.js";
 import { frame } from "./lib/frame.js";
 import { entropy, frobenius, jacobian, matmul, softmax, transpose } from "./lib/maths.js";
 import { normal } from "./lib/random.js";
@@ -16,8 +17,12 @@ const BINS = 35;
  * @param {number[][]} query @param {number[][]} key @param {boolean} scaled
  */
 export function measure(query, key, scaled) {
-  const factor = scaled ? 1 / Math.sqrt(query[0].length) : 1;
-  const scores = matmul(query, transpose(key)).map((row) => row.map((x) => x * factor));
+  return about(matmul(query, transpose(key)), scaled ? 1 / Math.sqrt(query[0].length) : 1);
+}
+
+/** @param {number[][]} products @param {number} factor */
+function about(products, factor) {
+  const scores = products.map((row) => row.map((x) => x * factor));
   const all = scores.flat();
   const mean = average(all);
   const weights = scores.map(softmax);
@@ -41,12 +46,12 @@ export function histogram(scores) {
   return counts;
 }
 
-/** Queries and keys of independent standard normal numbers. @param {number} width @param {number} seed */
+/** Products of queries and keys of independent standard normal numbers. @param {number} width @param {number} seed */
 function draw(width, seed) {
   const next = normal(seed);
   const rows = /** @param {number} count */ (count) =>
     Array.from({ length: count }, () => Array.from({ length: width }, next));
-  return { query: rows(QUERIES), key: rows(KEYS) };
+  return matmul(rows(QUERIES), transpose(rows(KEYS)));
 }
 
 /** @param {import("./lib/model.js").Context} context */
@@ -61,12 +66,13 @@ function render(context) {
       onset: (x) => state.set({ width: 2 ** x }),
     });
     const scaled = toggle({ label: "divide by √d", onset: (on) => state.set({ scaled: on }) });
-    const again = button("Draw again", () => state.set({ seed: (state.get("seed") + 1) % 1000 }));
+    const again = button("Other numbers", () => state.set({ seed: (state.get("seed") + 1) % 1000 }));
 
-    const [W, H] = [330, 150];
+    const [W, H, LEFT] = [330, 150, 34];
     const columns = Array.from({ length: BINS }, (_, k) =>
       s("rect", { x: (k * W) / BINS, width: W / BINS - 1, class: "att-column" }),
     );
+    const tallest = s("text", { y: 12, class: "att-label" });
     const ticks = [-60, -30, 0, 30, 60].map((x) =>
       s(
         "text",
@@ -76,59 +82,86 @@ function render(context) {
     );
     const chart = s(
       "svg",
-      { viewBox: `0 0 ${W} ${H + 20}`, class: "att-chart", role: "img", "aria-label": "histogram of the scores" },
+      { viewBox: `0 0 ${W} ${H + 40}`, class: "att-chart", role: "img", "aria-label": "histogram of the scores" },
       ...columns,
+      tallest,
+      s("text", { x: W / 2, y: H + 35, class: "att-label", "text-anchor": "middle" }, "score"),
       s("line", { x1: 0, x2: W, y1: H, y2: H, class: "att-axis" }),
       ...ticks,
     );
-    const bars = Array.from({ length: KEYS }, (_, k) => s("rect", { x: k * 20, width: 17, class: "att-share" }));
+    const wide = (W - LEFT) / KEYS;
+    const bars = Array.from({ length: KEYS }, (_, k) =>
+      s("rect", { x: LEFT + k * wide, width: wide - 3, class: "att-share" }),
+    );
     const row = s(
       "svg",
-      { viewBox: `0 0 ${KEYS * 20} ${H + 20}`, class: "att-chart", role: "img", "aria-label": "weights of one query" },
+      { viewBox: `0 0 ${W} ${H + 40}`, class: "att-chart", role: "img", "aria-label": "weights of one query" },
+      ...[1, 0.5].map((a) =>
+        s("line", { x1: LEFT, x2: W, y1: H - a * (H - 6), y2: H - a * (H - 6), class: "att-half-way" }),
+      ),
+      ...[1, 0.5, 0].map((a) =>
+        s("text", { x: LEFT - 6, y: H - a * (H - 6) + 5, class: "att-label", "text-anchor": "end" }, String(a)),
+      ),
       ...bars,
-      s("line", { x1: 0, x2: KEYS * 20, y1: H, y2: H, class: "att-axis" }),
-      s("text", { x: KEYS * 10, y: H + 16, class: "att-label", "text-anchor": "middle" }, `${KEYS} keys`),
+      s("line", { x1: LEFT, x2: W, y1: H, y2: H, class: "att-axis" }),
+      s("text", { x: (LEFT + W) / 2, y: H + 16, class: "att-label", "text-anchor": "middle" }, `the ${KEYS} keys`),
     );
-    const facts = Array.from({ length: 4 }, () => h("dd", {}));
-    const terms = [
-      "spread of the scores",
-      "largest weight",
-      `entropy, of ${number(Math.log(KEYS))}`,
-      "norm of the Jacobian",
-    ];
+    const counts = facts({
+      caption: `Of all ${QUERIES} queries`,
+      rows: [
+        "standard deviation of the scores",
+        "largest weight, on average",
+        `entropy (equal weights: ${number(Math.log(KEYS))} nats)`,
+        "norm of the Jacobian, on average",
+      ],
+      columns: ["as they are", "divided by √d"],
+    });
+    const columnHeads = counts.element.querySelectorAll("thead th");
 
     /** Drawn once for each width and seed, not at each redraw. */
     let drawn = { width: 0, seed: -1, data: draw(1, 0) };
     return {
       controls: [width.element, scaled.element, again],
       body: [
-        h("div", { class: "att-half" }, h("p", { class: "att-title" }, `${QUERIES * KEYS} scores`), chart),
-        h("div", { class: "att-half" }, h("p", { class: "att-title" }, "Weights of one query"), row),
-        h("dl", { class: "att-list" }, ...terms.map((term, k) => h("div", {}, h("dt", {}, term), facts[k]))),
+        h(
+          "div",
+          { class: "att-half" },
+          h("p", { class: "att-title" }, `Scores of ${QUERIES} queries and ${KEYS} keys`),
+          chart,
+        ),
+        h("div", { class: "att-half" }, h("p", { class: "att-title" }, "Weights of the first query"), row),
+        h("div", { class: "att-full" }, counts.element),
       ],
       draw() {
         const [d, on, seed] = [state.get("width"), state.get("scaled"), state.get("seed")];
         if (drawn.width !== d || drawn.seed !== seed) drawn = { width: d, seed, data: draw(d, seed) };
-        const now = measure(drawn.data.query, drawn.data.key, on);
+        const both = [about(drawn.data, 1), about(drawn.data, 1 / Math.sqrt(d))];
+        const now = both[Number(on)];
         width.show(Math.round(Math.log2(d)));
         scaled.show(on);
-        const counts = histogram(now.scores);
-        const most = Math.max(...counts);
-        counts.forEach((count, k) => {
+        const bins = histogram(now.scores);
+        const most = Math.max(...bins);
+        bins.forEach((count, k) => {
           const height = (count / most) * (H - 4);
           set(columns[k], { y: H - height, height });
         });
+        say(tallest, `${most} in the tallest`);
         now.row.forEach((a, k) => {
-          set(bars[k], { y: H - a * (H - 4), height: a * (H - 4) });
+          set(bars[k], { y: H - a * (H - 6), height: a * (H - 6) });
         });
-        const numbers = [number(now.deviation), number(now.largest), number(now.entropy), number(now.slope, 3)];
-        numbers.forEach((text, k) => {
-          say(facts[k], text);
-        });
+        const numbers = both.map((x) => [
+          number(x.deviation),
+          number(x.largest),
+          number(x.entropy),
+          number(x.slope, 3),
+        ]);
+        counts.show(numbers[0].map((text, k) => [text, numbers[1][k]]));
+        columnHeads.forEach((head, k) => void head.classList.toggle("att-present", k === Number(on)));
+        const shown = numbers[Number(on)];
         const expected = on ? "1" : `√${d} = ${number(Math.sqrt(d), 1)}`;
         return (
-          `d = ${d}, ${on ? "scaled" : "not scaled"}: scores spread by ${numbers[0]} (expected ${expected}); ` +
-          `the largest of ${KEYS} weights is ${numbers[1]} on average, the entropy ${numbers[2]} nats.`
+          `d = ${d}, ${on ? "divided by √d" : "not divided"}: scores spread by ${shown[0]} (expected ${expected}); ` +
+          `the largest of ${KEYS} weights is ${shown[1]} on average, the entropy ${shown[2]} nats.`
         );
       },
     };

@@ -56,12 +56,11 @@ function render(context) {
     const bars = first.map(() => h("span", { class: "att-bar" }));
     const shares = first.map(() => h("span", {}));
     const slopes = table({
-      caption: "How each weight a answers to each score z",
+      caption: "Slopes ∂a / ∂z",
       rows: names.map((_, i) => `a${i + 1}`),
       columns: names.map((name) => `z${name.slice(4)}`),
       kind: "signed",
     });
-    const facts = h("p", { class: "att-facts" });
     const list = h(
       "div",
       { class: "att-rows" },
@@ -70,14 +69,26 @@ function render(context) {
           "div",
           { class: "att-row" },
           row.element,
-          h("div", { class: "att-track", "aria-hidden": true }, bars[i]),
+          h("div", { class: "att-track att-weight", "aria-hidden": true }, bars[i]),
           shares[i],
         ),
       ),
     );
     return {
       controls: [temperature.element, shift.element],
-      body: [list, h("div", {}, slopes.element, facts)],
+      body: [
+        list,
+        h(
+          "div",
+          { class: "att-slopes" },
+          slopes.element,
+          h(
+            "p",
+            { class: "att-note" },
+            "Row a1, column z2: what weight 1 gains for each 1 that score 2 rises. A gradient on its way back is multiplied by this table.",
+          ),
+        ),
+      ],
       draw() {
         const now = compute(state.get("scores"), state.get("temperature"), state.get("shift"));
         temperature.show(state.get("temperature"));
@@ -88,12 +99,12 @@ function render(context) {
           say(shares[i], number(a, 3));
         });
         slopes.show(now.jacobian, { limit: 0.25 });
-        say(
-          facts,
-          `entropy ${number(now.entropy)} of ${number(Math.log(now.weights.length))} nats; norm of the Jacobian ${number(now.norm, 3)}`,
-        );
         const most = now.weights.indexOf(Math.max(...now.weights));
-        return `The largest weight is ${number(now.weights[most], 3)}, of ${names[most]}; entropy ${number(now.entropy)} nats; the Jacobian's norm is ${number(now.norm, 3)}.`;
+        const even = Math.log(now.weights.length);
+        return (
+          `The largest weight is ${number(now.weights[most], 3)}, of ${names[most]}; entropy ${number(now.entropy)} nats, where equal weights have ${number(even)}; ` +
+          `all slopes together have the norm ${number(now.norm, 3)}${now.norm < 0.01 ? ": hardly any gradient comes through" : ""}.`
+        );
       },
     };
   });

@@ -19,11 +19,19 @@ export function compute({ query, key, value, causal }) {
   return { ...attention({ query, key, value, allowed }), allowed };
 }
 
-/** A number inside a product. @param {number} x */
-const factor = (x) => (x < 0 ? `(${number(x)})` : number(x));
+/** Weights have a digit more, so that a sum of them can be checked by hand. */
+const FINE = 3;
+/** Beyond it exponentials have more digits than a line, or none: the largest score of the row is taken off first. */
+const PLAIN = 5;
 
-/** @param {number[]} a @param {number[]} b */
-const products = (a, b) => a.map((x, d) => `${factor(x)} · ${factor(b[d])}`).join(" + ");
+/** A number inside a product. @param {number} x @param {number} [digits] */
+const factor = (x, digits) => (x < 0 ? `(${number(x, digits)})` : number(x, digits));
+
+/** @param {number[]} a @param {number[]} b @param {number} [digits]  of the numbers of a */
+const products = (a, b, digits) => a.map((x, d) => `${factor(x, digits)} · ${factor(b[d])}`).join(" + ");
+
+/** @param {number} x */
+const power = (x) => `e^${x < 0 ? `(${number(x)})` : number(x)}`;
 
 /**
  * The arithmetic of one number, and the cells that it was made from, by the table's name.
@@ -54,13 +62,19 @@ export function explain(given, step, i, j) {
       from: { scaled: [[i, j]] },
     };
   if (step === "weights") {
-    const terms = now.masked[i].map((x) => (x === -Infinity ? 0 : Math.exp(x)));
+    const finite = now.masked[i].filter((x) => x !== -Infinity);
+    const most = Math.max(...finite);
+    const less = finite.some((x) => Math.abs(x) > PLAIN) ? most : 0;
+    const terms = now.masked[i].map((x) => Math.exp(x - less));
     const total = terms.reduce((sum, x) => sum + x, 0);
-    const seen = terms.flatMap((x, k) => (now.masked[i][k] === -Infinity ? [] : [number(x)]));
-    const of = now.masked[i][j] === -Infinity ? "e^−∞" : `e^${number(now.masked[i][j])}`;
+    // Four figures of the largest, or the quotient would not come out by hand.
+    const digits = Math.max(0, 3 - Math.floor(Math.log10(Math.max(...terms))));
+    const shown = (/** @type {number} */ x) => number(x, digits);
+    const seen = terms.filter((_, k) => now.masked[i][k] !== -Infinity).map(shown);
+    const first = less ? `the row's largest, ${number(most)}, is taken off: ` : "";
     return {
       sum: seen.length
-        ? `${of} / (${seen.join(" + ")}) = ${number(terms[j])} / ${number(total)} = ${number(now.weights[i][j], 3)}`
+        ? `${first}${power(now.masked[i][j] - less)} / (${seen.join(" + ")}) = ${shown(terms[j])} / ${shown(total)} = ${number(now.weights[i][j], FINE)}`
         : `query ${i + 1} may see nothing, so 0`,
       from: { masked: row(now.masked, i) },
     };
@@ -69,6 +83,7 @@ export function explain(given, step, i, j) {
     sum: `${products(
       now.weights[i],
       value.map((v) => v[j]),
+      FINE,
     )} = ${number(now.output[i][j])}`,
     from: { weights: row(now.weights, i), value: value.map((_, k) => [k, j]) },
   };
@@ -101,6 +116,7 @@ function render(context) {
         caption: titles[step],
         rows: step === "output" ? names("o", L) : queries,
         columns: step === "output" ? names("", E) : keys,
+        digits: step === "weights" ? FINE : 2,
         kind: step === "weights" ? "weight" : step === "output" ? "plain" : "signed",
         onpick: (i, j) => state.set({ step, row: i, column: j }),
       });
@@ -109,7 +125,13 @@ function render(context) {
       body: [
         h("div", { class: "att-tables" }, ...["query", "key", "value"].map((name) => tables[name].element)),
         h("div", { class: "att-tables" }, ...STEPS.map((name) => tables[name].element)),
+        h(
+          "p",
+          { class: "att-note" },
+          "Pick a number in 1 to 5, by mouse or finger, or by Tab and the arrow keys. Dashed: what it was made from.",
+        ),
       ],
+      look: "att-boxed",
       draw() {
         /** @type {Given} */
         const given = {
@@ -119,7 +141,7 @@ function render(context) {
           causal: state.get("causal"),
         };
         const step = /** @type {Step} */ (state.get("step"));
-        const [i, j] = [state.get("row"), state.get("column")];
+        const [i, j] = [state.get("row"), Math.min(state.get("column"), (step === "output" ? E : S) - 1)];
         const now = compute(given);
         const shown = explain(given, step, i, j);
         const hidden = now.allowed?.map((line) => line.map((yes) => !yes)) ?? null;
@@ -134,7 +156,7 @@ function render(context) {
             picked: name === step ? [i, j] : null,
             marked: shown.from[name],
           });
-        return `${step}, row ${i + 1}, column ${j + 1}: ${shown.sum}`;
+        return `${titles[step]}, row ${step === "output" ? "o" : "q"}${i + 1}, column ${step === "output" ? "" : "k"}${j + 1}: ${shown.sum}`;
       },
     };
   });

@@ -103,7 +103,7 @@ function render(context) {
     });
     const crossed = bars(["naive, in all", "in blocks, so far"]);
     const counts = facts({
-      caption: "Counted",
+      caption: "All of it, counted",
       rows: ["", "", "", ""],
       columns: ["naive", "in blocks", "ratio"],
     });
@@ -117,7 +117,11 @@ function render(context) {
           { class: "att-half" },
           h("p", { class: "att-title" }, "Scores: a tile at a time"),
           scores.element,
-          h("p", { class: "att-note" }, "With numbers: on the chip. Grey: done, and gone. Hatched: nobody looks."),
+          h(
+            "p",
+            { class: "att-note" },
+            "With numbers: on the chip. Grey: done, and gone. Hatched: nobody looks. Click a tile to go to it.",
+          ),
         ),
         h(
           "div",
@@ -140,6 +144,7 @@ function render(context) {
           ),
         ),
       ],
+      look: "att-many att-counting att-boxed",
       draw() {
         const now = cut();
         const { L, S } = now;
@@ -187,12 +192,17 @@ function render(context) {
             line(SIZE * naive.moved, SIZE * tiled.moved, bytes),
             line(naive.flops, tiled.flops, count),
           ]),
-          ["here, d = 2: moved", "here: operations", `n = 4,096, d = 64, B = ${side}: moved`, "the same: operations"],
+          [
+            "here, d = 2: bytes moved",
+            "here: operations",
+            `n = 4,096, d = 64, B = ${side}: bytes moved`,
+            "the same: operations",
+          ],
         );
 
         const exact = (/** @type {number[]} */ ends) => tiny(Math.max(0, ...ends));
         if (!here)
-          return `${all} tiles of up to ${Math.min(now.rows, L)} × ${Math.min(now.columns, S)} scores, one at a time; the whole matrix of ${L * S} is never there.`;
+          return `${all} ${all === 1 ? "tile" : "tiles"} of up to ${Math.min(now.rows, L)} × ${Math.min(now.columns, S)} scores, one at a time; the whole matrix of ${L * S} is never there.`;
         const { tile } = here;
         const where = `Tile ${step} of ${all}: ${span(tile.i0, tile.i1, "query")} and ${span(tile.j0, tile.j1, "key")}. `;
         if (step === all)

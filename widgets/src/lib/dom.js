@@ -60,6 +60,13 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/**
+ * A token in quotation marks; one that runs from right to left does not turn the numbers behind it.
+ * @param {string} token
+ */
+export const quoted = (token) =>
+  `“${/\p{Script=Hebrew}|\p{Script=Arabic}/u.test(token) ? `\u2068${token}\u2069` : token}”`;
+
 /** A number as the book prints it: a true minus sign, fixed decimals, no "-0". @param {number} x @param {number} [digits] */
 export function number(x, digits = 2) {
   if (Number.isNaN(x)) return "NaN";

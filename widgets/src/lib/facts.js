@@ -28,24 +28,26 @@ export function facts({ caption, rows, columns }) {
   };
 }
 
-/** @param {string[]} names  one bar each */
-export function bars(names) {
+/** @param {string[]} names  one bar each @param {string} [role]  a name of the palette */
+export function bars(names, role = "") {
+  const heads = names.map((name) => h("span", {}, name));
   const fills = names.map(() => h("span", { class: "att-bar" }));
-  const texts = names.map(() => h("span", { class: "att-amount" }));
+  const sizes = names.map(() => h("span", { class: "att-amount" }));
   const element = h(
     "div",
-    { class: "att-bars" },
-    ...names.map((name, i) =>
-      h("div", {}, h("span", {}, name), h("span", { class: "att-track", "aria-hidden": true }, fills[i]), texts[i]),
+    { class: `att-bars${role ? ` att-${role}` : ""}` },
+    ...names.map((_, i) =>
+      h("div", {}, heads[i], h("span", { class: "att-track", "aria-hidden": true }, fills[i]), sizes[i]),
     ),
   );
   return {
     element,
-    /** @param {number[]} shares  0 to 1 @param {string[]} amounts */
-    show(shares, amounts) {
+    /** @param {number[]} shares  0 to 1 @param {string[]} amounts @param {string[]} [texts]  other names */
+    show(shares, amounts, texts = []) {
+      texts.forEach((text, i) => void say(heads[i], text));
       shares.forEach((share, i) => {
         set(fills[i], { style: `width: ${(100 * Math.min(1, share)).toFixed(2)}%` });
-        say(texts[i], amounts[i]);
+        say(sizes[i], amounts[i]);
       });
     },
   };

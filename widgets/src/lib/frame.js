@@ -8,17 +8,17 @@ import { bind } from "./model.js";
  * @param {import("./model.js").Context} context
  * @param {string} name  of the figure; its style sheet applies inside `.att-<name>` alone
  * @param {string[]} names  the traits that it draws
- * @param {(state: import("./model.js").State) => {controls?: Node[], body: Node[], draw: () => string}} build
- *   `draw` brings the body up to date and returns the sentence that is announced
+ * @param {(state: import("./model.js").State) => {controls?: Node[], body: Node[], look?: string, draw: () => string}} build
+ *   `look`: shared classes of the style sheet; `draw` brings the body up to date and returns the sentence that is announced
  */
 export function frame({ model, el }, name, names, build) {
   const state = bind(model, [...names, "alt"]);
   const status = h("p", { class: "att-status", role: "status" });
-  const { controls = [], body, draw } = build(state);
+  const { controls = [], body, look = "", draw } = build(state);
   const reset = h("button", { type: "button", class: "att-reset", onclick: () => state.reset() }, "Reset");
   const root = h(
     "div",
-    { class: `att-figure att-${name}`, role: "group" },
+    { class: `att-figure att-${name} ${look}`, role: "group" },
     h("div", { class: "att-controls" }, ...controls, reset),
     h("div", { class: "att-body" }, ...body),
     status,

@@ -1,6 +1,6 @@
 // Queries on the left, keys on the right, and the lines of one of them: as wide as its weights.
 
-import { h, number, s, say, set } from "./dom.js";
+import { h, s, say, set } from "./dom.js";
 import { short } from "./heads.js";
 
 /** @typedef {"query" | "key"} Side */
@@ -30,6 +30,7 @@ export function headLines({ L, S, onpoint, onpick }) {
           },
         },
         word,
+        " ", // between the two, where both are read out
         share,
       );
       return { word, share, option };
@@ -70,7 +71,7 @@ export function headLines({ L, S, onpoint, onpick }) {
         "aria-label": side === "query" ? "queries" : "keys",
         onkeydown: (/** @type {KeyboardEvent} */ event) => walk(side, event),
       },
-      h("div", { class: "att-title", "aria-hidden": true }, side),
+      h("div", { class: "att-side", "aria-hidden": true }, side),
       ...all[side].map(({ option }) => option),
     );
   const tall = Math.max(L, S) * ROW;
@@ -117,7 +118,7 @@ export function headLines({ L, S, onpoint, onpick }) {
           say(word, texts[side][i]);
           say(share, weighed ? short(line[i]) : "");
           set(option, {
-            "aria-label": weighed ? `${names[side][i]} ${number(line[i])}` : names[side][i],
+            "aria-label": weighed ? `${names[side][i]} ${short(line[i])}` : names[side][i],
             "aria-selected": String(spot.side === side && spot.token === i),
             title: texts[side][i],
             // One stop in each list: at the chosen token, or else at the first.

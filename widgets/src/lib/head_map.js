@@ -15,7 +15,7 @@ const NUMBERS_UP_TO = 12;
  *   `onpoint`: the mouse is at a row, a column, or away
  */
 export function headMap({ L, S, onpoint, onpick }) {
-  const cell = Math.max(11, Math.min(34, Math.floor(250 / Math.max(L, S))));
+  const cell = Math.max(13, Math.min(34, Math.floor(250 / Math.max(L, S))));
   const [width, height] = [LEFT + S * cell + RIGHT, TOP + L * cell + 2];
   const canvas = h("canvas", { width: S, height: L });
   canvas.style.cssText =
@@ -42,6 +42,8 @@ export function headMap({ L, S, onpoint, onpick }) {
   const picture = s(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, role: "img" },
+    s("text", { x: 0, y: TOP - 22, class: "att-faint" }, "query ↓"),
+    s("text", { x: 0, y: TOP - 6, class: "att-faint" }, "key →"),
     ...rows,
     ...columns,
     edge,

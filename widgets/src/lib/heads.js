@@ -1,5 +1,7 @@
 // Attention weights as a page carries them, and what one token's row or column says.
 
+import { quoted } from "./dom.js";
+
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const MARKS = ".!~";
 
@@ -36,7 +38,7 @@ export function told(tokens) {
   return tokens.map((token) => {
     const count = (seen.get(token) ?? 0) + 1;
     seen.set(token, count);
-    return tokens.indexOf(token) === tokens.lastIndexOf(token) ? `“${token}”` : `“${token}” (${ordinal(count)})`;
+    return tokens.indexOf(token) === tokens.lastIndexOf(token) ? quoted(token) : `${quoted(token)} (${ordinal(count)})`;
   });
 }
 

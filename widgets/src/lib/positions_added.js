@@ -38,6 +38,12 @@ export function sinusoidView(state) {
     column,
     ...dials,
     ...hands,
+    s(
+      "text",
+      { transform: `translate(10 ${TALL / 2}) rotate(-90)`, "text-anchor": "middle", class: "att-label" },
+      "position",
+    ),
+    s("text", { x: X + WIDE / 2, y: TALL + 50, "text-anchor": "middle", class: "att-label" }, "blue −1, orange 1"),
     s("text", { x: X, y: TALL + 50, class: "att-label" }, "fast pairs"),
     s("text", { x: X + WIDE, y: TALL + 50, "text-anchor": "end", class: "att-label" }, "slow pairs"),
   );

@@ -22,7 +22,7 @@ export function rotaryView(state) {
   const field = plane({ label: "one pair of features of a query and a key", limit: 2, width: 300, height: 300 });
   const arcs = ["query", "key"].map((role) => s("path", { class: `att-arc att-${role}` }));
   field.svg.append(s("g", { transform: `translate(${field.x(0)} ${field.y(0)})`, "aria-hidden": true }, ...arcs));
-  const ghosts = ["query", "key"].map((role) => field.arrow({ role, label: "" }));
+  const ghosts = ["query", "key"].map((role) => field.arrow({ role, label: "", tip: false }));
   for (const ghost of ghosts) ghost.element.classList.add("att-ghost");
   const arrows = [field.arrow({ role: "query", label: "q turned" }), field.arrow({ role: "key", label: "k turned" })];
   const handles = ["query", "key"].map((role) =>
@@ -65,7 +65,7 @@ export function rotaryView(state) {
       point.show(j - i, now.score);
       say(title, `Score of pair ${c} at each distance`);
       return (
-        `Pair ${c} turns by ${number(speed, speed < 0.1 ? 4 : 2)} a position: the query ${i + shift} times, the key ${j + shift} times. ` +
+        `Pair ${c} turns by ${Number(speed.toPrecision(2))} radians a position: the query ${i + shift} times, the key ${j + shift} times. ` +
         `Their score is ${number(now.score, 3)}, and stays so when both move on: only ${j} − ${i} = ${number(j - i, 0)} counts.`
       );
     },
@@ -141,7 +141,7 @@ export function alibiView(state) {
         heads > power ? ` (${power} have the slopes of ${power} heads, the others fill in from ${2 * power})` : "";
       return (
         `Head ${head + 1} of ${heads}${filled} takes ${Number(all[head].toPrecision(3))} from the score for each position back. ` +
-        `With equal scores the nearest key gets ${number(fades[head][0])}, and as many as ${number(Math.exp(entropy(fades[head])), 1)} of ${COUNT} keys count.`
+        `With equal scores the nearest key gets ${number(fades[head][0])}, and the weights are as spread out as ${number(Math.exp(entropy(fades[head])), 1)} equal ones would be, of ${COUNT} keys.`
       );
     },
   };

@@ -10,8 +10,8 @@ export function matrix(most, onpick) {
   const layers = {
     done: s("path", { class: "att-done" }),
     grid: s("path", { class: "att-lines" }),
-    hatch: s("path", { class: "att-hatch" }),
     now: s("path", { class: "att-now" }),
+    hatch: s("path", { class: "att-hatch" }),
     edges: s("path", { class: "att-edges" }),
     query: s("path", { class: "att-strip att-query" }),
     key: s("path", { class: "att-strip att-key" }),
@@ -72,10 +72,12 @@ export function matrix(most, onpick) {
       set(layers.query, { d: t ? box(X - 6, Y + t.i0 * cell, 4, (t.i1 - t.i0) * cell) : null });
       set(layers.key, { d: t ? box(X + t.j0 * cell, Y - 6, (t.j1 - t.j0) * cell, 4) : null });
       rows.forEach((text, i) => {
+        text.classList.toggle("att-small", L > 9);
         set(text, { x: X - 9, "text-anchor": "end", y: Y + (i + 0.5) * cell + 5, visibility: i < L ? null : "hidden" });
       });
       columns.forEach((text, j) => {
         const shown = j < S ? null : "hidden";
+        text.classList.toggle("att-small", S > 9);
         set(text, { x: X + (j + 0.5) * cell, y: Y - 12, "text-anchor": "middle", visibility: shown });
       });
       numbers.forEach((text, k) => {

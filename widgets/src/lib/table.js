@@ -25,6 +25,7 @@ export function table(options) {
   const cells = rows.map((_, i) =>
     columns.map((_, j) =>
       h("td", {
+        class: onpick || onpress ? "att-open" : null,
         tabindex: i || j ? -1 : 0,
         role: "gridcell",
         onclick: () => {
@@ -40,7 +41,7 @@ export function table(options) {
   const corner = [rowName && `${rowName}\u00a0↓`, columnName && `${columnName}\u00a0→`].filter(Boolean).join(" ");
   const element = h(
     "div",
-    { class: "att-scroll" },
+    { class: "att-scroll", style: `--att-columns: ${columns.length}` },
     h(
       "table",
       { class: "att-table", role: "grid", "aria-label": caption, onkeydown: move },
