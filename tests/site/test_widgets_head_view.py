@@ -22,7 +22,7 @@ def test_it_looks_at_the_animal(open_page: Callable[..., Page]) -> None:
     live = view(open_page(f"{GALLERY}.html"))
     status = live.locator(".att-status")
     expect(status).to_contain_text(
-        "Layer 3, head 1: “it” looks at “animal” .65, “[CLS]” .12, “it” 0.06; the other 11"
+        "Layer 3, head 1: “it” looks at “animal” 0.65, “[CLS]” 0.12, “it” 0.06; the other 11"
     )
     expect(live.get_by_role("gridcell")).to_have_count(72)
     expect(live.get_by_role("listbox", name="keys").get_by_role("option").nth(2)).to_have_attribute(
@@ -64,7 +64,7 @@ def test_the_mouse_isolates_a_token_for_as_long_as_it_is_there(open_page: Callab
     live = view(page := open_page(f"{GALLERY}.html"))
     status = live.locator(".att-status")
     live.get_by_role("listbox", name="keys").get_by_role("option").nth(2).hover()
-    expect(status).to_contain_text("“animal” is looked at by “it” .65")
+    expect(status).to_contain_text("“animal” is looked at by “it” 0.65")
     page.mouse.move(2, 2)
     expect(status).to_contain_text("“it” looks at “animal”")
     live.locator(".att-map").scroll_into_view_if_needed()
@@ -74,7 +74,7 @@ def test_the_mouse_isolates_a_token_for_as_long_as_it_is_there(open_page: Callab
     page.mouse.move(2, 2)
     expect(status).to_contain_text("“animal” looks at")
     live.locator(".att-reset").click()
-    expect(status).to_contain_text("“it” looks at “animal” .65")
+    expect(status).to_contain_text("“it” looks at “animal” 0.65")
 
 
 def test_one_token_in_every_small_picture(open_page: Callable[..., Page]) -> None:
@@ -96,7 +96,7 @@ def test_one_token_in_every_small_picture(open_page: Callable[..., Page]) -> Non
 def test_fading_changes_no_weight(open_page: Callable[..., Page]) -> None:
     live = view(open_page(f"{GALLERY}.html"))
     live.get_by_label("fade [CLS] and the like").check()
-    expect(live.locator(".att-status")).to_contain_text("“animal” .65, “it” 0.06")
+    expect(live.locator(".att-status")).to_contain_text("“animal” 0.65, “it” 0.06")
     expect(live.locator(".att-status")).to_contain_text("special tokens take 0.15")
     expect(live.get_by_role("listbox", name="keys").get_by_role("option").first).to_have_attribute(
         "aria-label", "“[CLS]” .12"
@@ -124,7 +124,7 @@ def test_a_token_is_text(browser, site: str) -> None:  # type: ignore[no-untyped
     serve(page, '"animal"')
     page.goto(f"{site}/{GALLERY}.html")
     live = view(page)
-    expect(live.locator(".att-status")).to_contain_text(f"“it” looks at “{HOSTILE}” .65")
+    expect(live.locator(".att-status")).to_contain_text(f"“it” looks at “{HOSTILE}” 0.65")
     option = live.get_by_role("listbox", name="keys").get_by_role("option").nth(2)
     expect(option).to_have_attribute("aria-label", f"“{HOSTILE}” .65")
     expect(option).to_have_attribute("title", HOSTILE)
