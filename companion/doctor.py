@@ -10,8 +10,11 @@ import importlib
 import inspect
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from torch import nn
 from companion.clinic import Adapter, Report
 from companion.clinic import doctor as examine
 from companion.clinic.adapter import INPUTS, MEANINGS, SHAPES
+from companion.clinic.patient import OutOfTime
 
 __all__ = ["main"]
 
@@ -64,15 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Example:
         >>> main(["companion:attend", "--d-model", "16", "--format", "verdict"])
-        attend: healthy: 15 checks passed
+        attend: healthy: 16 checks passed
         0
     """
     if arguments is not None and (isinstance(arguments, str) or not isinstance(arguments, Sequence)):
         raise TypeError(f"arguments must be a list of strings, got {type(arguments).__name__}")
     options = _parser().parse_args(arguments)
     try:
-        module = load(options.name, options.d_model, options.num_heads, dict(options.option))
-        report = examine(module, **_given(options))
+        with redirect_stdout(sys.stderr):  # what the module prints is no part of the report
+            module = load(options.name, options.d_model, options.num_heads, dict(options.option))
+        with _alarm(options.time_limit):
+            report = examine(module, **_given(options))
         text = _text(report, options.format)
         if options.output is not None:
             options.output.write_text(text + "\n", encoding="utf-8")
@@ -92,12 +98,15 @@ def load(name: str, d_model: int, num_heads: int | None, options: dict[str, Any]
     path, colon, inside = name.partition(":")
     if not (path and colon and inside):
         raise _Unusable(f"NAME must be package.module:Name, got {name!r}")
+    if path.endswith(".py") or "/" in path:
+        module = ".".join(Path(path).with_suffix("").parts)
+        raise _Unusable(f"NAME must be package.module:Name, not a file: write {module}:{inside}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         thing: Any = importlib.import_module(path)
-    except Exception as error:
-        raise _Unusable(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise _Unusable(f"{path} cannot be imported: {_said(error)}") from error
     for part in inside.split("."):
         try:
             thing = getattr(thing, part)
@@ -118,13 +127,36 @@ def _made(maker: Callable[..., Any], name: str, options: dict[str, Any]) -> Call
     given = ", ".join(f"{key}={value!r}" for key, value in options.items())
     try:
         thing = maker(**options)
-    except Exception as error:
-        raise _Unusable(
-            f"{name}({given}) raised {type(error).__name__}: {error}; give its arguments by --option"
-        ) from error
+    except (Exception, SystemExit) as error:
+        hint = "give its arguments by --option, or name a function without arguments that makes it"
+        raise _Unusable(f"{name}({given}) raised {_said(error)}; {hint}") from error
     if not callable(thing):
         raise _Unusable(f"{name}({given}) made {type(thing).__name__}, neither a module nor a function")
     return thing
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Interrupt a call that does not come back, where there are alarms."""
+    usable = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    if not (usable and 0 < seconds < 1e6):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 0.1)  # calls look at the clock themselves: this is for the last
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _class_options(thing: type, d_model: int, num_heads: int | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -185,6 +217,10 @@ def _option(text: str) -> tuple[str, Any]:
         return name, {"True": True, "False": False, "None": None}.get(value, value)
 
 
+def _quoted(words: Sequence[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m companion.doctor",
@@ -208,10 +244,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--causal", action=yes_no, help="whether it should be causal; found out if not said")
     add("--cross", action=yes_no, help="examine it with a context only, or without only")
     add("--positions", action=yes_no, help="whether the order of the tokens should matter")
-    add("--inputs", choices=INPUTS, help="what it takes")
+    add("--inputs", choices=INPUTS, metavar="INPUTS", help=f"what it takes: {_quoted(INPUTS)}")
     add("--mask", metavar="ARGUMENT", help="which argument takes a mask")
-    add("--mask-true", choices=MEANINGS, help="what True in the mask should mean")
-    add("--mask-shape", choices=SHAPES, help="shape of the mask")
+    meanings = f"what True in the mask should mean: {_quoted(MEANINGS)}"
+    add("--mask-true", choices=MEANINGS, metavar="MEANING", help=meanings)
+    add("--mask-shape", choices=SHAPES, metavar="SHAPE", help=f"shape of the mask: {_quoted(SHAPES)}")
     add("--causal-argument", metavar="ARGUMENT", help="which argument, True or False, asks for causality")
     add("--batch-first", action=yes_no, help="whether inputs are (B, L, M), not (L, B, M)")
     add("--length", type=int, metavar="L", help="length of the inputs, for a module that takes one only")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from companion.clinic import care, signature
 from companion.clinic.adapter import Adapter
@@ -35,28 +36,31 @@ def admit(
 ) -> list[Patient]:
     """Find ways to call it: the main one, and with a context where that is another."""
     tensors = [t for m in care.modules_in(module) for t in (*m.parameters(), *m.buffers())]
+    if any(is_lazy(t) for t in tensors):
+        raise Refused(
+            "it has parameters that are not made yet: call it once, so that its lazy layers take their shapes"
+        )
     if any(t.device.type == "meta" for t in tensors):
         raise Refused(
             "it is on the meta device, where there are no numbers: move it with to_empty() and give it weights"
         )
     device = next((t.device for t in tensors), torch.device("cpu"))
     own = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
-    signed = signature.read(module)
-    library = {type(module).__module__.split(".")[0], str(getattr(module, "__module__", "")).split(".")[0]} & _LIBRARIES
+    signed = signature.read(module, adapter.mask)
+    library = {
+        str(m).split(".")[0] for m in (type(module).__module__, care.attribute(module, "__module__"))
+    } & _LIBRARIES
+    batch_first = _batch_first(module, bool(library)) if adapter.batch_first is None else adapter.batch_first
     ways = list(_ways(module, signed, adapter, cross))
     first: Refused | None = None
     made: list[Patient] = []
     for dtype in dict.fromkeys((torch.float64, own, torch.float32)):
         twin = _twin(module, dtype, fresh, seed)
-        for kind, qkv, lead in ways:
+        for kind, qkv, lead, square in ways:
             H = {2: heads, 1: 1, 0: 1}[lead]
             sizes = Sizes.of(width, heads, length)._replace(H=H)
             sizes = sizes._replace(B=1) if lead == 0 else sizes
-            batch_first = (
-                adapter.batch_first
-                if adapter.batch_first is not None
-                else getattr(module, "batch_first", True) is not False
-            )
+            sizes = sizes._replace(S=sizes.L) if square else sizes
             p = Patient(
                 twin, name, signed, adapter, kind, sizes, dtype, device, deadline, seed=seed, qkv=qkv, lead=lead,
                 batch_first=batch_first, library=bool(library),
@@ -85,24 +89,32 @@ def admit(
 
 def _ways(
     module: Any, signed: signature.Signature, adapter: Adapter, cross: bool | None
-) -> Iterator[tuple[str, bool, int]]:
-    """Kind, whether q, k and v are three arguments, leading dims: the likelier first."""
+) -> Iterator[tuple[str, bool, int, bool]]:
+    """Kind, whether q, k and v are three arguments, leading dims, whether S must be L: the likelier first."""
+    functions = [("function", True, lead, square) for square in (False, True) for lead in (2, 1, 0)]
     weighty = isinstance(module, nn.Module) and next(module.parameters(), None) is not None
     inputs = adapter.inputs
     both = [] if cross is True else ["self"]
     if inputs == "q, k, v" or (inputs is None and signed.qkv):
         both += [] if cross is False else ["cross"]
         if weighty:
-            yield from ((kind, True, 2) for kind in both)
-        yield from (("function", True, lead) for lead in (2, 1, 0))
+            yield from ((kind, True, 2, False) for kind in both)
+        yield from functions
         return
     must = len(signed.needed) == 2 or inputs == "x, context"
     if not must and cross is not True:
-        yield ("self", False, 2)
+        yield ("self", False, 2, False)
     if must or cross is True or (signed.context is not None and cross is None and inputs is None):
-        yield ("cross", False, 2)
-    if not signed.readable or (not weighty and not isinstance(module, nn.Module)):
-        yield from (("function", True, lead) for lead in (2, 1, 0))
+        yield ("cross", False, 2, False)
+    if inputs is None and (not signed.readable or (not weighty and not isinstance(module, nn.Module))):
+        yield from functions
+
+
+def _batch_first(module: Any, library: bool) -> bool:
+    """What it says itself; a library's layer says it in its attention."""
+    inner = care.modules_in(module)[0].modules() if library and isinstance(module, nn.Module) else ()
+    said = [care.attribute(m, "batch_first") for m in (module, *inner)]
+    return next((x for x in said if isinstance(x, bool)), True)
 
 
 def _twin(module: Callable[..., Any], dtype: torch.dtype, fresh: bool, seed: int) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import copy
 import functools
 import io
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -14,8 +15,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 __all__: list[str] = []
+
+
+def attribute(thing: Any, name: str, default: Any = None) -> Any:
+    """What an attribute holds; the default also where asking for it raises, as a property may."""
+    try:
+        return getattr(thing, name, default)
+    except Exception:
+        return default
+
+
+def as_written(thing: Any) -> Any:
+    """What was compiled, before it was: a compiled module tells nothing of its arguments."""
+    return attribute(thing, "_orig_mod") or attribute(thing, "_torchdynamo_orig_callable") or thing
 
 
 def modules_in(thing: Any, depth: int = 3) -> list[nn.Module]:
@@ -50,9 +65,8 @@ def copied(thing: Callable[..., Any]) -> Callable[..., Any] | None:
 def kept(thing: Any) -> Iterator[None]:
     """Put back every module that a callable holds: modes, values, gradients, what requires one."""
     modules = list({id(m): m for root in modules_in(thing) for m in root.modules()}.values())
-    tensors = list(
-        {id(t): t for m in modules for t in (*m._parameters.values(), *m._buffers.values()) if t is not None}.values()
-    )
+    every = [t for m in modules for t in (*m._parameters.values(), *m._buffers.values())]
+    tensors = list({id(t): t for t in every if t is not None and not is_lazy(t)}.values())
     modes = [m.training for m in modules]
     values = [t.detach().clone() if t.device.type != "meta" else t for t in tensors]
     grads = [(t.grad, None if t.grad is None else t.grad.clone(), t.requires_grad) for t in tensors]
@@ -72,13 +86,15 @@ def kept(thing: Any) -> Iterator[None]:
 
 
 @contextmanager
-def quiet() -> Iterator[io.StringIO]:
-    """Put back all random states and switches, and keep what is printed or warned."""
+def quiet(small: bool = False) -> Iterator[io.StringIO]:
+    """Put back all random states and switches, and keep what is printed or warned; ``small``: one thread will do."""
     said = io.StringIO()
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    fast = torch.backends.mha.get_fastpath_enabled()
+    fast, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
     try:
+        if small:  # several threads take longer to meet than such a product takes, on a busy machine a hundred times
+            torch.set_num_threads(1)
         # The fast path of nn.MultiheadAttention is one fused operation, which shows none of its steps.
         torch.backends.mha.set_fastpath_enabled(False)
         with ExitStack() as stack:
@@ -88,10 +104,14 @@ def quiet() -> Iterator[io.StringIO]:
             stack.enter_context(torch.no_grad())
             for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
                 stack.enter_context(torch.autocast(device, enabled=False))
+            if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
+                # What was compiled is examined as it was written, or the compiler would compile the doctor too.
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             warnings.simplefilter("ignore")
             yield said
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+        torch.set_num_threads(threads)
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
         random.setstate(states[2])

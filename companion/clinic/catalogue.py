@@ -69,6 +69,14 @@ _ALL = (
         11,
     ),
     Fault(
+        "input-overwritten",
+        "writes into its input",
+        "an operation in place on the input itself, such as x *= s, x += pe or x.masked_fill_(...): write x = x * s, "
+        "which makes a new tensor. x[...] = y writes too",
+        "x + f(x) adds the x that came in",
+        17,
+    ),
+    Fault(
         "batch-mixing",
         "batch entries see each other",
         "a view, reshape or transpose takes the batch axis for another: attention over (L, B, M) that was given "
@@ -205,7 +213,8 @@ _ALL = (
     Fault(
         "fill-overflow",
         "the fill value does not fit half precision",
-        "−1e9 is beyond float16, which ends at 65504: fill with float('-inf') or torch.finfo(scores.dtype).min",
+        "a fill such as −1e9 is beyond float16, which ends at 65504: fill with float('-inf') or "
+        "torch.finfo(scores.dtype).min",
         "m = −∞ where hidden, in every dtype",
         14,
     ),
@@ -259,6 +268,14 @@ _ALL = (
         "order matters without positions",
         "something depends on where a token stands",
         "f(P x) = P f(x) for each permutation P of the tokens",
+        8,
+    ),
+    Fault(
+        "positions-missing",
+        "order does not matter, and should",
+        "positions are not added, are the same for each token, or run along another axis, such as the heads: rotate "
+        "(B, H, L, D) along L, after the transpose",
+        "f(P x) ≠ P f(x) for a permutation P of the tokens",
         8,
     ),
     Fault(

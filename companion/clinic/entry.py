@@ -10,11 +10,11 @@ from typing import Any
 from torch import nn
 
 from companion import check
-from companion.clinic import care
+from companion.clinic import care, signature
 from companion.clinic import visit as v
 from companion.clinic.adapter import Adapter
 from companion.clinic.admission import admit
-from companion.clinic.checks.basics import entries, steady
+from companion.clinic.checks.basics import entries, steady, untouched
 from companion.clinic.checks.cached import cached
 from companion.clinic.checks.causality import by_mask, causality
 from companion.clinic.checks.empty import empty
@@ -31,6 +31,7 @@ from companion.clinic.visit import Visit
 
 __all__ = ["doctor"]
 
+_SMALL = 512
 _HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
 
 
@@ -88,12 +89,13 @@ def doctor(
     """
     start = time.monotonic()
     _check_module(module)
+    module = care.as_written(module)
     width = check.integer("d_model", d_model)
     for name, flag in (("causal", causal), ("cross", cross), ("positions", positions)):
         if flag is not None:
             check.flag(name, flag)
-    if adapter is not None and not isinstance(adapter, Adapter):
-        raise TypeError(f"adapter must be an Adapter, got {type(adapter).__name__}")
+    if adapter is not None:
+        _check_adapter(adapter, module)
     if length is not None:
         check.integer("length", length, minimum=4)
     check.flag("fresh", fresh)
@@ -102,14 +104,14 @@ def doctor(
     deadline = start + check.positive("time_limit", time_limit)
     heads = _heads(module, width, num_heads)
     name = _name(module)
-    with care.kept(module), care.quiet() as said:
+    with care.kept(module), care.quiet(small=width <= _SMALL) as said:
         try:
             made = admit(module, adapter or Adapter(), cross, width, heads, length, fresh, seed, deadline, name)
             told = num_heads or _told_heads(module)
             visits = [_examine(p, causal, positions, told, n > 0) for n, p in enumerate(made)]
             report = _report(name, visits, said.getvalue(), start)
         except Refused as refusal:
-            report = Report(name, trouble=str(refusal), seconds=time.monotonic() - start)
+            report = Report(name, trouble=f"{refusal}{_hint(refusal, width)}", seconds=time.monotonic() - start)
         except OutOfTime:
             report = Report(
                 name, trouble=f"one call took longer than time_limit={time_limit:g} s", seconds=time.monotonic() - start
@@ -124,10 +126,29 @@ def _check_module(module: object) -> None:
         raise TypeError(f"module must be a module or a function, got {type(module).__name__}")
 
 
+def _check_adapter(adapter: object, module: Callable[..., Any]) -> None:
+    """An argument that the adapter names must be one."""
+    if not isinstance(adapter, Adapter):
+        raise TypeError(f"adapter must be an Adapter, got {type(adapter).__name__}")
+    signed = signature.read(module)
+    for word in ("mask", "causal"):
+        name = getattr(adapter, word)
+        if name is not None and adapter.call is None and signed.closed and name not in signed.names:
+            has = ", ".join(signed.names) or "none"
+            raise ValueError(f"{word} must be an argument of the module, which has {has}; got {name!r}")
+
+
+def _hint(refusal: Refused, width: int) -> str:
+    """What to try if a first call was refused."""
+    if " it raised " not in str(refusal):
+        return ""
+    return f"; is d_model={width} its width? Adapter(inputs=..., call=...), or --inputs, says how else to call it"
+
+
 def _told_heads(module: Any) -> int | None:
     for name in _HEADS:
-        told = getattr(module, name, None)
-        if isinstance(told, int) and told > 0:
+        told = care.attribute(module, name)
+        if isinstance(told, int) and not isinstance(told, bool) and told > 0:
             return told
     return None
 
@@ -147,7 +168,7 @@ def _heads(module: Any, width: int, given: int | None) -> int:
 def _name(module: Any) -> str:
     if isinstance(module, nn.Module):
         return type(module).__name__
-    return str(getattr(module, "__qualname__", None) or getattr(module, "__name__", None) or type(module).__name__)
+    return str(care.attribute(module, "__qualname__") or care.attribute(module, "__name__") or type(module).__name__)
 
 
 def _examine(p: Patient, causal: bool | None, positions: bool | None, heads: int | None, again: bool) -> Visit:
@@ -163,6 +184,7 @@ def _examine(p: Patient, causal: bool | None, positions: bool | None, heads: int
     inner = [((v.AXIS, v.ONCE, v.ROWS, v.SCALE), function)] if p.kind == "function" else [((v.AXIS, v.ROWS), softmax)]
     checks = [
         ((v.STEADY,), steady),
+        ((v.UNTOUCHED,), untouched),
         ((v.BATCH, v.PLACES), entries),
         ((v.ONCE,), once),
         ((v.SPLIT, v.MERGE), layout),
@@ -177,7 +199,13 @@ def _examine(p: Patient, causal: bool | None, positions: bool | None, heads: int
         ((v.CACHED,), cached),
         ((v.SCALE,), _scale_of_module),
     ]
-    visit.run([each for each in checks if not again or each[1] not in (steady, half, groups, order, _scale_of_module)])
+    visit.run(
+        [
+            each
+            for each in checks
+            if not again or each[1] not in (steady, untouched, half, groups, order, _scale_of_module)
+        ]
+    )
     visit.follows("empty-row", "fill-overflow")
     visit.follows("gradient-nan", "empty-row")
     return visit

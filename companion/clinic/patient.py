@@ -87,15 +87,35 @@ class Patient:
             raise OutOfTime
         options = self.base | options
         inputs = list(self._arguments(tokens, options))
+        # It gets copies: what it writes into its input must not reach the next experiment. One tensor stays one.
+        made = {id(x): x.clone() for x in (*inputs, *options.values()) if isinstance(x, Tensor)}
+        inputs = [made[id(x)] for x in inputs]
+        options = {name: made.get(id(x), x) for name, x in options.items()}
+        return self._call(inputs, options)
+
+    def overwrites(self) -> float:
+        """How much a call changes its own input."""
+        options = dict(self.base)
+        tokens = self.tokens.map(torch.clone)
+        inputs = list(self._arguments(tokens, options))
+        given = [x for x in (*inputs, *options.values()) if isinstance(x, Tensor) and x.is_floating_point()]
+        before = [x.clone() for x in given]
+        self._call(inputs, options)
+        gap = max(float((x - old).nan_to_num().abs().max()) for x, old in zip(given, before, strict=True))
+        for x, old in zip(given, before, strict=True):
+            x.copy_(old)
+        return gap
+
+    def _call(self, inputs: list[Tensor], options: dict[str, Any]) -> Any:
         try:
             if self.adapter.call is not None:
                 return self.adapter.call(self.function, *inputs, **options)
             return self.function(*inputs, **options)
         except (OutOfTime, Refused):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             shapes = ", ".join(str(check.shape(x)) for x in inputs)
-            said = " ".join(str(error).split())
+            said = " ".join(str(error).split()).rstrip(".")
             raise Refused(f"called with {shapes} it raised {type(error).__name__}: {said:.200}") from error
 
     def run(self, tokens: Tokens, **options: Any) -> Tensor:
@@ -113,7 +133,11 @@ class Patient:
     def output(self, returned: Any, tokens: Tokens) -> Tensor:
         """The output among what was returned, as ``(B, L, F)``."""
         if self.adapter.output is not None:
-            returned = self.adapter.output(returned)
+            try:
+                returned = self.adapter.output(returned)
+            except Exception as error:
+                said = " ".join(str(error).split())
+                raise Refused(f"the adapter's output raised {type(error).__name__}: {said:.200}") from error
         batch, length = tokens.query.shape[0], tokens.query.shape[-2]
         for x in _tensors(returned):
             if not x.is_floating_point():
@@ -132,9 +156,12 @@ class Patient:
         wanted = (
             f"({batch}, {length}, …)" if self.kind != "function" else f"{check.shape(tokens.query)[:-1]} and a width"
         )
-        shapes = [str(check.shape(x)) for x in _tensors(returned)]
+        if self.kind != "function" and not self.batch_first:
+            wanted = f"({length}, {batch}, …)"
+        shapes = [str(check.shape(x)) + _kind(x) for x in _tensors(returned)]
         what = f"tensors of shape {', '.join(shapes)}" if shapes else f"a {type(returned).__name__} without a tensor"
-        raise Refused(f"it returned {what}, and none is {wanted}")
+        hint = "" if self.adapter.output is not None else "; Adapter(output=...) says which part is the output"
+        raise Refused(f"it returned {what}, and none is {wanted} of floats{hint}")
 
     def tolerance(self, *outputs: Tensor) -> float:
         """How far apart two outputs may be that are the same in exact arithmetic.
@@ -194,6 +221,10 @@ class Patient:
             options[self.signature.context] = context
             return (x,)
         return (x, context)
+
+
+def _kind(x: Tensor) -> str:
+    return "" if x.is_floating_point() else f" of {str(x.dtype).removeprefix('torch.')}"
 
 
 def _tensors(returned: Any) -> list[Tensor]:

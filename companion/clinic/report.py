@@ -13,6 +13,7 @@ from companion.clinic.catalogue import CHAPTERS, FAULTS
 
 __all__ = ["Finding", "Outcome", "Report"]
 
+LATE = "no time left"
 SIGNS = {"ok": "✓", "fault": "✗", "note": "·", "skipped": "–", "untold": "?"}
 
 
@@ -107,7 +108,8 @@ class Report:
             return f"could not be examined: {self.trouble}"
         if not self.findings:
             passed = sum(outcome.status == "ok" for outcome in self.outcomes)
-            return f"healthy: {passed} checks passed"
+            late = sum(outcome.says.startswith(LATE) for outcome in self.outcomes)
+            return f"healthy: {passed} checks passed" + (f", {late} had no time left" if late else "")
         titles = "; ".join(finding.title for finding in self.findings)
         return f"{len(self.findings)} fault{'s' * (len(self.findings) > 1)}: {titles}"
 

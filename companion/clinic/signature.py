@@ -28,7 +28,7 @@ USUAL = ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mas
 
 @dataclass(frozen=True)
 class Signature:
-    """Arguments by their roles."""
+    """Arguments by their roles; ``closed`` if it takes no others."""
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -38,6 +38,7 @@ class Signature:
     cache: str | None
     qkv: bool
     readable: bool = True
+    closed: bool = False
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -45,12 +46,12 @@ class Signature:
         return tuple(name for name in self.required if name not in self.masks)
 
 
-def read(thing: Callable[..., Any]) -> Signature:
-    """Sort a callable's arguments."""
+def read(thing: Callable[..., Any], mask: str | None = None) -> Signature:
+    """Sort a callable's arguments; ``mask`` is one, whatever its name says."""
     for known, words in _KNOWN.items():
         if thing is known:
             names = tuple(word.partition("=")[0] for word in words)
-            return Signature(names, names[:3], ("attn_mask",), ("is_causal",), None, None, True)
+            return Signature(names, names[:3], ("attn_mask",), ("is_causal",), None, None, True, closed=True)
     target = thing.forward if isinstance(thing, nn.Module) else thing
     try:
         parameters = list(inspect.signature(target).parameters.values())
@@ -60,7 +61,7 @@ def read(thing: Callable[..., Any]) -> Signature:
     names = tuple(p.name for p in plain)
     required = tuple(p.name for p in plain if p.default is p.empty)
     flags = tuple(p.name for p in plain if p.name in _CAUSAL and isinstance(p.default, bool))
-    masks = tuple(n for n in names[1:] if _MASK.search(n) and not _NO_MASK.search(n) and n not in flags)
+    masks = tuple(n for n in names[1:] if n == mask or (_MASK.search(n) and not _NO_MASK.search(n) and n not in flags))
     qkv = len(names) >= 3 and all(
         name.lower().split("_")[0].rstrip("s") in (*kinds, *(k.rstrip("s") for k in kinds))
         for name, kinds in zip(names[:3], _QKV, strict=True)
@@ -71,7 +72,8 @@ def read(thing: Callable[..., Any]) -> Signature:
     if context is None and len(needed) == 2 and not qkv:
         context = needed[1]
     cache = next((n for n in names[1:] if n in _CACHE), None)
-    return Signature(names, required, masks, flags, None if qkv else context, cache, qkv)
+    closed = all(p.kind is not p.VAR_KEYWORD for p in parameters)
+    return Signature(names, required, masks, flags, None if qkv else context, cache, qkv, closed=closed)
 
 
 def of_context(name: str) -> bool:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from companion.clinic.forms import Form
 from companion.clinic.patient import OutOfTime, Patient, Refused
-from companion.clinic.report import Finding, Outcome
+from companion.clinic.report import LATE, Finding, Outcome
 
 __all__: list[str] = []
 
 # What should hold, in the words of the report.
 STEADY = "no dropout in eval"
+UNTOUCHED = "the input is left alone"
 BATCH = "batch entries are apart"
 PLACES = "positions run over tokens"
 SPLIT = "heads are split by features"
@@ -121,7 +122,7 @@ class Visit:
                     self.untold(title, str(refusal))
             except OutOfTime:
                 for title in self._silent(titles):
-                    self.skip(title, "no time left: see time_limit")
+                    self.skip(title, f"{LATE}: see time_limit")
             except Exception as error:  # the module's own doing, or a fault of ours: either way a line, no traceback
                 for title in self._silent(titles):
                     self.untold(

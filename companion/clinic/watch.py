@@ -42,6 +42,11 @@ class Watch(TorchDispatchMode):
         self.eps = 0.0
         self._exps: list[tuple[Tensor, Tensor]] = []  # what came of exp, and what went in
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not by a wrapper, for which PyTorch would load its compiler, and that takes longer than a visit."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -29,6 +29,9 @@ def rows() -> Iterator[Row]:
     yield from flag_rows(call, "fresh")
     for bad, kind in (({"mask": "mask"}, "dict"), ("mask", "str")):
         yield wrong_kind(call, adapter=bad, says=("adapter must be an Adapter", kind))
+    for name in ("mask", "causal"):
+        says = (f"{name} must be an argument of the module, which has input", "'nothing'")
+        yield wrong_value(call, adapter=adapter.Adapter(**{name: "nothing"}), says=says)
     yield from integer_rows(call, "length", 3, -1, none=False)
     yield from integer_rows(call, "seed", -1)
     yield wrong_value(call, seed=2**63, says=("seed must be less than 2**63", str(2**63)))

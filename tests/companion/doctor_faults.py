@@ -426,6 +426,39 @@ class CrossQueries(Hand):
         return self.o(self.merge(self.attend(q, k, v, None if memory_mask is None else memory_mask[:, None, :, None])))
 
 
+class Overwrites(Hand):
+    """Scaled in place: what comes in is changed too."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        x *= 2
+        return x
+
+
+class OverwritesCausal(HandCausal, Overwrites):
+    pass
+
+
+class PositionsOverHeads(Hand):
+    """Turned before the transpose: by the number of the head, so that each token is turned alike."""
+
+    def split(self, x: Tensor, heads: int) -> Tensor:
+        x = x.view(*x.shape[:2], heads, self.D)
+        angle = torch.arange(x.shape[-2], dtype=x.dtype).unsqueeze(-1)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1).transpose(1, 2)
+
+
+class PositionsOverHeadsCausal(PositionsOverHeads, HandCausal):
+    pass
+
+
+def square(q: Tensor, k: Tensor, v: Tensor, diagonal: int = 0) -> Tensor:
+    """Causal, for as many keys as queries only."""
+    L = q.shape[-2]
+    hidden = torch.ones(L, L, dtype=torch.bool).tril(diagonal).logical_not()
+    return (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(hidden, -math.inf).softmax(-1) @ v
+
+
 def dot(q: Tensor, k: Tensor, v: Tensor, factor: float, mask: Tensor | None = None) -> Tensor:
     scores = q @ k.transpose(-2, -1) * factor
     if mask is None:
@@ -523,6 +556,10 @@ FAULTS = {
     "memory's padding on queries": Case(CrossQueries, "mask-on-queries"),
     "batch mixing": Case(BatchMixing, "batch-mixing", TOLD),
     "along the batch": Case(AlongBatch, "batch-mixing"),
+    "writes into its input": Case(Overwrites, "input-overwritten"),
+    "writes into its input, causal": Case(OverwritesCausal, "input-overwritten", TOLD),
+    "positions over the heads": Case(PositionsOverHeads, "positions-missing", {"positions": True}),
+    "positions over the heads, causal": Case(PositionsOverHeadsCausal, "positions-missing", {"positions": True}),
     "no attention": Case(lambda d, h: nn.Linear(d, d), "no-attention"),
     "q, k, v: sqrt(d_model)": Case(lambda d, h: by_sqrt_d_model, "scale-sqrt-d-model"),
     "q, k, v: sqrt(d_model), a number": Case(
@@ -533,6 +570,9 @@ FAULTS = {
     "q, k, v: softmax over queries": Case(lambda d, h: over_queries, "softmax-over-queries"),
     "q, k, v: softmax twice": Case(lambda d, h: twice, "softmax-twice"),
     "q, k, v: mask after softmax": Case(lambda d, h: after, "mask-after-softmax"),
+    "q, k, v: as many keys as queries, sees one ahead": Case(
+        lambda d, h: lambda q, k, v: square(q, k, v, 1), "causal-off-by-one"
+    ),
     "q, k, v: GQA tiled": Case(lambda d, h: tiled, "gqa-order"),
 }
 

@@ -145,6 +145,30 @@ class Sound(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
 
 
+class Linear(nn.Module):
+    """Linear attention: no softmax, divided by the sum of its weights, or not."""
+
+    def __init__(self, d_model: int, num_heads: int, divided: bool = True) -> None:
+        super().__init__()
+        self.heads, self.divided = num_heads, divided
+        self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        q, k = F.elu(q) + 1, F.elu(k) + 1
+        y = q @ (k.mT @ v)
+        if self.divided:
+            y = y / (q @ k.sum(-2).unsqueeze(-1))
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class BatchSecond(hand.Hand):
+    """For (L, B, M)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.transpose(0, 1)).transpose(0, 1)
+
+
 LOOKED = ("batch entries are apart", "heads are split by features", "heads are merged in order", "one softmax")
 LOOKED += ("the softmax is over the keys", "rows sum to one", "half precision stays finite")
 MASKED = ("padding does not leak", "masked before the softmax")
@@ -174,6 +198,7 @@ SOUND = {
     "nn.TransformerEncoderLayer": Sound(
         lambda d, h: nn.TransformerEncoderLayer(d, h, batch_first=True), (*LOOKED, *MASKED, *EMPTY)
     ),
+    "nn.TransformerEncoderLayer, (L, B, M)": Sound(nn.TransformerEncoderLayer, (*LOOKED, *MASKED, *EMPTY)),
     "nn.TransformerEncoder, two layers": Sound(stack, ("batch entries are apart", "rows sum to one", *MASKED, *EMPTY)),
     "nn.TransformerDecoderLayer": Sound(
         lambda d, h: nn.TransformerDecoderLayer(d, h, batch_first=True), (*LOOKED, *MASKED, *EMPTY)
@@ -201,6 +226,10 @@ SOUND = {
     "hand, cross": Sound(hand.Cross, (*LOOKED, *MASKED, *EMPTY)),
     "hand, positions": Sound(hand.Positions, (*LOOKED, *MASKED)),
     "hand, grouped": Sound(hand.grouped(hand.Hand), (*LOOKED, "key/value heads in order")),
+    "hand, (L, B, M)": Sound(BatchSecond, LOOKED, {"adapter": hand.Adapter(batch_first=False)}),
+    "hand, positions told": Sound(hand.Positions, (*LOOKED, *MASKED), {"positions": True}),
+    "linear": Sound(Linear, ("batch entries are apart", "the input is left alone", "rows sum to one")),
+    "q, k, v, as many keys as queries": Sound(lambda d, h: hand.square, (*SCALED, *FUTURE)),
     "q, k, v": Sound(lambda d, h: lambda q, k, v: hand.dot(q, k, v, q.shape[-1] ** -0.5), SCALED),
 }
 

@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -105,6 +107,21 @@ def make() -> nn.Module:
     return companion.MultiHeadAttention(16, 4)
 
 
+def leave() -> nn.Module:
+    raise SystemExit(0)
+
+
+class Sleeps(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(600)
+        return x
+
+
+def loud() -> nn.Module:
+    print("made")
+    return make()
+
+
 READY = companion.MultiHeadAttention(16, 4)
 HERE = "tests.companion.test_doctor"
 
@@ -152,6 +169,9 @@ def test_a_fault_is_status_1(capsys: pytest.CaptureFixture, tmp_path: Path):
         (("torch.nn:Linear",), "raised TypeError"),
         (("torch.nn:Linear", "--option", "in_features=3", "--option", "out_features=3"), "could not be examined"),
         ((f"{HERE}:READY", "--option", "a=1"), "--option is for"),
+        (("companion/doctor.py:main",), "not a file: write companion.doctor:main"),
+        ((f"{HERE}:READY", "--mask", "nothing"), "mask must be an argument of the module"),
+        ((f"{HERE}:leave",), "raised SystemExit"),
         ((f"{HERE}:READY", "--seed", "-1"), "seed must be at least 0"),
         ((f"{HERE}:READY", "--output", "/no/such/folder/x"), "No such file"),
     ],
@@ -162,6 +182,23 @@ def test_what_cannot_be_examined_is_status_2(arguments: tuple[str, ...], says: s
     assert says in error
     assert error.count("\n") == 1
     assert "Traceback" not in error
+
+
+def test_what_a_module_prints_is_not_in_the_report(capsys: pytest.CaptureFixture):
+    assert run(f"{HERE}:loud", "--format", "json") == 0
+    out = capsys.readouterr()
+    assert json.loads(out.out)["ok"]
+    assert out.err == "made\n"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs alarms")
+def test_a_call_that_does_not_come_back_is_interrupted(capsys: pytest.CaptureFixture):
+    before, start = signal.getsignal(signal.SIGALRM), time.monotonic()
+    assert run(f"{HERE}:Sleeps", "--time-limit", "0.5") == 2
+    assert time.monotonic() - start < 60
+    assert "longer than time_limit=0.5 s" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 @pytest.mark.parametrize("arguments", [(), ("companion:attend",), ("companion:attend", "--option", "3")])
@@ -177,7 +214,14 @@ def test_help_is_for_newcomers(capsys: pytest.CaptureFixture):
         command.main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    for word in ("package.module:Name", "examples:", "exit status: 0 healthy, 1 faults", "--d-model", "--option"):
+    for word in (
+        '"x", "x, context", "q, k, v"',
+        "package.module:Name",
+        "examples:",
+        "exit status: 0 healthy, 1 faults",
+        "--d-model",
+        "--option",
+    ):
         assert word in out
 
 
@@ -191,6 +235,20 @@ def test_from_a_shell_in_another_folder(tmp_path: Path):
     assert done.returncode == 1, done.stderr
     assert "scale-missing" in done.stdout
     assert done.stderr == ""
+
+
+def test_what_the_readme_shows_is_what_one_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    """Its file, its command, and each line of its output in turn; an ellipsis stands for lines."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    code, shown = re.search(
+        r"## Is my attention right\?.*?```python\n(.*?)```.*?```console\n(.*?)```", text, re.S
+    ).groups()
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    call, *lines = shown.splitlines()
+    assert command.main(call.removeprefix("$ python -m companion.doctor ").split()) == 1
+    out = iter(capsys.readouterr().out.splitlines())
+    assert all(line in out for line in lines if line != "...")
 
 
 def test_half_precision_of_the_world_is_left_alone():

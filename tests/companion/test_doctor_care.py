@@ -1,6 +1,8 @@
 """The patient leaves as it came; a patient that misbehaves gets a sentence."""
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 
 from companion import MultiHeadAttention, attend
 from companion.diagnostics import Adapter, doctor
-from tests.companion.doctor_faults import Dropout, Hand, HandCausal
+from tests.companion.doctor_faults import Dropout, Hand, HandCausal, square
 
 
 class Counting(nn.Module):
@@ -53,7 +55,8 @@ def state(module: nn.Module) -> tuple:
         ],
         [(dict(m._forward_hooks), dict(m._forward_pre_hooks), dict(m._backward_hooks)) for m in module.modules()],
         (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()),  # noqa: NPY002
-        (torch.is_grad_enabled(), torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled()),
+        (torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads()),
+        torch.backends.mha.get_fastpath_enabled(),
     )
 
 
@@ -106,6 +109,19 @@ class Meta(Hand):
         self.to("meta")
 
 
+class Lazy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.LazyLinear(16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x)
+
+
+def leaves(x: Tensor) -> Tensor:
+    raise SystemExit(0)
+
+
 class Other(nn.Module):
     def forward(self, image: Tensor, label: int, weight: float, option: str) -> Tensor:
         return image
@@ -120,6 +136,10 @@ TROUBLES = {
     "wants more": (Other(), "missing"),
     "wants another width": (MultiHeadAttention(24, 4), "M=24"),
     "is on the meta device": (Meta(), "meta device"),
+    "has lazy parameters": (Lazy(), "not made yet"),
+    "leaves the program": (leaves, "raised SystemExit"),
+    "gives complex numbers": (lambda x: x.to(torch.complex64), "(3, 5, 16) of complex64, and none is"),
+    "wants another width, and asks": (nn.Linear(3, 3), "is d_model=16 its width?"),
     "gives zero": (lambda x: 0 * x, "does not change with its input"),
 }
 
@@ -178,6 +198,7 @@ def test_time_runs_out_politely():
     assert time.monotonic() - start < 5
     assert report.trouble is None
     assert any("no time left" in outcome.says for outcome in report.outcomes)
+    assert "had no time left" in report.verdict
 
 
 def test_float32_only_is_examined_in_float32():
@@ -200,6 +221,95 @@ def test_softmax_in_float32_is_no_leak():
             return super().weigh(scores.float(), allowed).to(scores.dtype)
 
     assert doctor(Mixed(16, 4), d_model=16, causal=True).ok
+
+
+def test_a_property_that_raises_is_none():
+    class Raises(Hand):
+        @property
+        def num_heads(self) -> int:
+            raise RuntimeError("not known")
+
+    assert doctor(Raises(16, 4), d_model=16).ok
+
+
+def test_an_adapter_that_raises_gets_a_sentence():
+    report = doctor(Hand(16, 4), d_model=16, adapter=Adapter(output=lambda y: y["nothing"]))
+    assert "the adapter's output raised" in report.trouble
+
+
+def test_what_was_compiled_is_examined_as_written():
+    """Each check passes that passes of the same function in the open, and nothing is compiled for it."""
+    compiled: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable:
+        compiled.append(graph)
+        return graph.forward
+
+    for module in (Hand(16, 4), HandCausal(16, 4).forward, square):
+        passed = [
+            [(outcome.check, outcome.status) for outcome in doctor(each, d_model=16).outcomes]
+            for each in (module, torch.compile(module, backend=backend))
+        ]
+        assert passed[0] == passed[1]
+    assert not compiled
+
+
+def test_a_visit_loads_no_compiler():
+    """PyTorch's compiler takes longer to load than a visit takes."""
+    code = "import sys, companion; from companion.diagnostics import doctor; doctor(companion.attend, d_model=16); "
+    code += "sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
+
+
+def test_a_mask_of_any_name():
+    class Named(Hand):
+        def forward(self, x: Tensor, m: Tensor) -> Tensor:
+            return super().forward(x, m)
+
+    report = doctor(Named(16, 4), d_model=16, adapter=Adapter(mask="m"))
+    assert report.ok, report
+    assert "m: booleans (L, S), True may attend" in report.found_out
+
+
+def test_what_the_adapter_says_of_the_inputs_holds():
+    def three(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return v
+
+    assert "missing 2 required" in doctor(three, d_model=16, adapter=Adapter(inputs="x")).trouble
+
+
+def test_as_many_keys_as_queries_only():
+    """A causal function of q, k, v need not take fewer queries than keys."""
+    report = doctor(square, d_model=16)
+    assert report.ok, report
+    assert "L=5, S=5" in report.found_out[0]
+    assert "causal: by itself" in report.found_out
+
+
+def test_booleans_that_are_added_are_pointed_out():
+    class Adds(Hand):
+        def hide(self, scores: Tensor, allowed: Tensor) -> Tensor:
+            return scores + allowed
+
+        def weigh(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+            return (scores if allowed is None else self.hide(scores, allowed)).softmax(-1)
+
+    facts = doctor(Adds(16, 4), d_model=16).found_out
+    assert "mask: floats (L, S), added to the scores" in facts
+    assert any("booleans hide nothing" in fact for fact in facts)
+
+
+def test_a_mask_that_is_written_into_is_the_doctors_own():
+    """What a module does to its mask in place must not reach the next call."""
+
+    class Writes(Hand):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            y = super().forward(x, None if mask is None else mask.clone())
+            if mask is not None:
+                mask.fill_(False)
+            return y
+
+    assert doctor(Writes(16, 4), d_model=16).ok
 
 
 def test_one_length_only():

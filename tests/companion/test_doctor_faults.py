@@ -21,6 +21,8 @@ WORDS = {
     "empty-row": ("all hidden",),
     "wrong-padding": ("for x",),
     "no-attention": ("no other",),
+    "input-overwritten": ("other numbers",),
+    "positions-missing": ("reordered",),
 }
 
 
@@ -79,6 +81,26 @@ def test_what_follows_from_a_fault_is_listed_under_it():
     (finding,) = doctor(module, d_model=d_model).findings
     assert finding.name == "fill-overflow"
     assert any("mean" in consequence for consequence in finding.consequences)
+
+
+def test_the_fill_is_measured():
+    """The smallest number of float32, which float16 cannot hold either, is not −1e9."""
+    lowest = torch.finfo(torch.float32).min
+
+    def lowest_fill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, lowest).softmax(-1) @ v
+
+    (finding,) = doctor(lowest_fill, d_model=16).findings
+    assert finding.name == "fill-overflow"
+    assert finding.measured == -lowest
+
+
+def test_what_attends_along_the_batch_may_mean_to():
+    """(L, B, M) read as (B, L, M): the doctor cannot know which, and says what to say."""
+    module, d_model, _ = planted("along the batch", 0)
+    (finding,) = doctor(module, d_model=d_model).findings
+    assert "--no-batch-first" in finding.symptom
+    assert "(L, B, M)" in finding.symptom
 
 
 def test_a_fault_stops_what_could_not_be_measured():

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from companion import MultiHeadAttention
 from companion.diagnostics import doctor
-from tests.companion.doctor_sound import SOUND, sound
+from tests.companion.doctor_sound import SOUND, Linear, sound
 from tests.companion.optional import need
 
 SEEDS = int(os.environ.get("DOCTOR_SEEDS", "2"))
@@ -39,6 +39,13 @@ def test_what_a_library_documents_is_a_note():
     assert outcome(report, "a fully masked row is zero").status == "note"
     aligned = [each for each in doctor(F.scaled_dot_product_attention, d_model=16).outcomes if each.status == "note"]
     assert any("S − L + i" in each.says for each in aligned)
+
+
+def test_linear_attention_that_is_not_divided_is_not_said_to_sum_to_one():
+    """Two tokens that are alike and add up give twice what one gives: no weights that sum to one do."""
+    report = doctor(Linear(16, 4, divided=False), d_model=16)
+    assert report.ok
+    assert outcome(report, "rows sum to one").status == "note"
 
 
 def test_what_cannot_be_told_is_said():

@@ -42,6 +42,16 @@ def steady(visit: Visit) -> None:
         visit.ok(v.STEADY, "four calls in eval mode give one output")
 
 
+def untouched(visit: Visit) -> None:
+    """One call more, of which the input is looked at afterwards."""
+    gap = visit.patient.overwrites()
+    if gap:
+        symptom = "a call leaves other numbers in the tensor that it was given"
+        visit.fault("input-overwritten", v.UNTOUCHED, symptom, gap, 0.0)
+    else:
+        visit.ok(v.UNTOUCHED, "a call leaves its input as it was")
+
+
 def entries(visit: Visit) -> None:
     """Change one batch entry: the others stay. Give all the same: they answer the same."""
     p = visit.patient
@@ -79,6 +89,12 @@ def _mixing(visit: Visit) -> str:
     changed = p.changed(base, p.run(p.tokens.with_entry(moved, 0)))
     places = sorted({int(i) for i in changed[1:].nonzero()[:, 1]})
     if places == [1]:
-        return "changing token 1 of one entry changes token 1 of the others, and no other: it attends along the batch"
+        along = "changing token 1 of one entry changes token 1 of the others, and no other: it attends along the batch"
+        taken, other, value = ("(B, L, M)", "(L, B, M)", False) if p.batch_first else ("(L, B, M)", "(B, L, M)", True)
+        flag = "--batch-first" if value else "--no-batch-first"
+        return (
+            f"{along}. So it should if its inputs are {other}, and it was given {taken}: then say "
+            f"Adapter(batch_first={value}), or {flag}"
+        )
     where = f" (tokens {', '.join(map(str, places))})" if places else ""
     return f"changing one entry changes the outputs of others{where}: the future of one reaches the past of another"

@@ -146,11 +146,10 @@ def _scale(visit: Visit, scale: float) -> None:
             v.SCALE, f"it is {scale:.4f} = 1/√{d} for every width: right for heads of {d}; say num_heads={M // d} if so"
         )
         return
-    says = {"scale-missing": "1: there is none", "scale-1-over-d": f"1/{D}", "scale-sqrt-d-model": f"1/√{M}, √d_model"}
+    says = {"scale-1-over-d": f"1/{D}", "scale-sqrt-d-model": f"1/√{M}, √d_model"}
     name = fits[0] if fits else "scale-other"
-    symptom = f"from the logarithms of the weights, the scores are multiplied by {scale:.4f}" + (
-        f" = {says[name]}" if name in says else ""
-    )
+    which = ", so there is no scale" if name == "scale-missing" else f" = {says[name]}" if name in says else ""
+    symptom = f"from the logarithms of the weights, the scores are multiplied by {scale:.4f}{which}"
     visit.fault(name, v.SCALE, symptom, scale, want)
 
 

@@ -24,7 +24,7 @@ def half(visit: Visit) -> None:
             twin.run(twin.tokens)
         except Refused as refusal:
             if "overflow" in str(refusal):
-                visit.fault("fill-overflow", v.HALF, f"in {name}: {refusal}", 1e9, torch.finfo(dtype).max)
+                visit.fault("fill-overflow", v.HALF, f"in {name}: {refusal}", _fill(visit, p), torch.finfo(dtype).max)
                 return
             reasons.append(f"it does not run in {name} here: {refusal}")
             continue
@@ -49,7 +49,8 @@ def _broken(visit: Visit, p: Patient, twin: Patient, name: str) -> bool:
             y = twin.run(twin.tokens, **low)
         except Refused as refusal:
             if "overflow" in str(refusal):
-                visit.fault("fill-overflow", v.HALF, f"in {name}{label}: {refusal}", 1e9, torch.finfo(twin.dtype).max)
+                symptom = f"in {name}{label}: {refusal}"
+                visit.fault("fill-overflow", v.HALF, symptom, _fill(visit, p), torch.finfo(twin.dtype).max)
                 return True
             continue
         if not y[full.isfinite()].isfinite().all():
@@ -58,6 +59,13 @@ def _broken(visit: Visit, p: Patient, twin: Patient, name: str) -> bool:
             visit.fault(cause, v.HALF, symptom, float("nan"), float(full[full.isfinite()].abs().max()))
             return True
     return False
+
+
+def _fill(visit: Visit, p: Patient) -> float:
+    """The largest finite number among the scores of any call: that of the fill."""
+    events = [event for _, options in _calls(visit, p) for event in p.watched(p.tokens, **options)[1].events]
+    scores = [event.scores.abs()[event.scores.isfinite()] for event in events]
+    return max((float(x.max()) for x in scores if x.numel()), default=float("nan"))
 
 
 def _calls(visit: Visit, p: Patient) -> list[tuple[str, dict[str, Any]]]:

@@ -72,6 +72,8 @@ def _argument(visit: Visit, name: str) -> str:
         if good:
             break
     if good:
+        if good[0].meaning == "is added" and any(f.numbers == "bool" and r == "leaks" for f, r in reactions.items()):
+            visit.facts.append(f"{name}: booleans hide nothing, they are added as 0 and 1: give it 0 and −∞")
         _good(visit, [f for f in good if f.meaning == good[0].meaning])
         return "hides"
     odd = next((r for r in reactions.values() if ":" in r), None)

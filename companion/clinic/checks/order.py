@@ -13,6 +13,10 @@ __all__: list[str] = []
 def order(visit: Visit) -> None:
     """Rotate the tokens by one, and swap two."""
     p = visit.patient
+    if visit.positions and p.kind == "self" and _blind(visit):
+        symptom = "the last token's output stays as it was when those before it are reordered"
+        visit.fault("positions-missing", v.ORDER, symptom, 0.0, 1.0)
+        return
     if visit.causal_options == {}:
         visit.skip(v.ORDER, "it is causal, so order matters")
         return
@@ -41,6 +45,15 @@ def order(visit: Visit) -> None:
             v.ORDER,
             f"order matters (by {gap:.3g}): it has positions inside; say positions=False if it should have none",
         )
+
+
+def _blind(visit: Visit) -> bool:
+    """Whether the last token, which sees all others even in a causal module, does not notice their order."""
+    p = visit.patient
+    turned = torch.arange(p.keys, device=p.device)
+    turned[:-1] = turned[:-1].roll(1)
+    moved = p.tokens._replace(query=p.tokens.query[:, turned])
+    return not bool(p.changed(*(p.run(t)[:, -1:] for t in (p.tokens, moved))).any())
 
 
 def _along(x: torch.Tensor | None, order: torch.Tensor) -> torch.Tensor | None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from companion.clinic import visit as v
+from companion.clinic.patient import Refused
 from companion.clinic.reaction import rows_differ
 from companion.clinic.visit import Visit
 from companion.clinic.watch import chained
@@ -108,7 +109,14 @@ def _sums_from_outside(visit: Visit) -> None:
     p = visit.patient
     y = p.run(p.tokens.alike())
     if not rows_differ(p):
-        visit.ok(v.ROWS, "tokens that are all alike give one output")
+        if _counts(visit, y):
+            visit.note(
+                v.ROWS,
+                "tokens that are all alike give another output if there is one fewer: its weights do not sum to one, "
+                "as in a linear attention that is not normalised",
+            )
+        else:
+            visit.ok(v.ROWS, "tokens that are all alike give one output, however many there are")
         return
     steps = y.diff(dim=1)
     even = p.kind == "self" and not p.changed(steps, steps[:, :1].expand_as(steps)).any()
@@ -120,6 +128,21 @@ def _sums_from_outside(visit: Visit) -> None:
     visit.untold(
         v.ROWS, "tokens that are all alike give different outputs: positions inside, or weights that do not sum to one"
     )
+
+
+def _counts(visit: Visit, y: Tensor) -> bool:
+    """Whether tokens that are all alike answer otherwise if one is taken away: a mean would not, a sum does."""
+    p = visit.patient
+    alike = p.tokens.alike()
+    fewer = alike._replace(query=alike.query[:, :-1]) if p.kind == "self" else None
+    if fewer is None:
+        assert alike.key is not None
+        fewer = alike._replace(key=alike.key[:, :-1])
+    try:
+        shorter = p.run(fewer)
+    except Refused:  # it takes one length only
+        return False
+    return bool(p.changed(y[:, : shorter.shape[1]], shorter).any())
 
 
 def _off_one(sums: Tensor) -> float:
