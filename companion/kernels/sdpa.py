@@ -165,11 +165,11 @@ def _kernel(call: Call, plan: _Plan, kernel: SDPBackend | None) -> Tensor:
     query, scale = plan.query, call.scale
     if scale <= 0:  # the kernels take it for positive: what causality hides, minus infinity, would be turned about
         query, scale = (query * 0.0, 1.0) if scale == 0 else (-query, -scale)
-    grouped = call.num_heads != call.key.shape[1]
+    options: dict[str, Any] = {"dropout_p": call.dropout_p, "is_causal": plan.is_causal, "scale": scale}
+    if call.num_heads != call.key.shape[1]:  # torch.compile with dynamic shapes refuses a symbol for the flag
+        options["enable_gqa"] = True
     with nullcontext() if kernel is None else sdpa_kernel(kernel):
-        return F.scaled_dot_product_attention(
-            query, call.key, call.value, plan.mask, call.dropout_p, plan.is_causal, scale=scale, enable_gqa=grouped
-        )
+        return F.scaled_dot_product_attention(query, call.key, call.value, plan.mask, **options)
 
 
 def _cpu_flash_refuses(call: Call) -> str | None:

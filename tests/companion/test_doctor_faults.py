@@ -9,6 +9,7 @@ from companion.diagnostics import doctor
 from tests.companion.doctor_faults import FAULTS, planted
 
 SEEDS = int(os.environ.get("DOCTOR_SEEDS", "2"))
+LONG = 3600.0  # seconds: a machine that was suspended must not cut a visit short
 # Which of the doctor's words each name must come with: a hand's idea of the symptom, so that names are not just labels.
 WORDS = {
     "mask-polarity": ("after t", "True should mean"),
@@ -32,7 +33,7 @@ def test_each_fault_is_found_and_named(name: str):
     missed = []
     for seed in range(SEEDS):
         module, d_model, case = planted(name, seed)
-        report = doctor(module, d_model=d_model, seed=seed, **case.options)
+        report = doctor(module, d_model=d_model, seed=seed, time_limit=LONG, **case.options)
         found = [finding.name for finding in report.findings]
         if found != [case.name] or report.ok:
             missed.append(f"seed {seed}: {found or report.verdict}")

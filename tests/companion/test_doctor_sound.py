@@ -12,6 +12,7 @@ from tests.companion.doctor_sound import SOUND, Linear, sound
 from tests.companion.optional import need
 
 SEEDS = int(os.environ.get("DOCTOR_SEEDS", "2"))
+LONG = 3600.0  # seconds: a machine that was suspended must not cut a visit short
 
 
 @pytest.mark.slow
@@ -22,7 +23,7 @@ def test_sound_modules_are_cleared(name: str):
     blamed = []
     for seed in range(SEEDS):
         module, d_model, case = sound(name, seed)
-        report = doctor(module, d_model=d_model, seed=seed, **case.options)
+        report = doctor(module, d_model=d_model, seed=seed, time_limit=LONG, **case.options)
         passed = {outcome.check for outcome in report.outcomes if outcome.status == "ok"}
         if not report.ok or not passed >= set(case.passed):
             blamed.append(f"seed {seed}: {report.verdict}; not passed: {sorted(set(case.passed) - passed)}")
