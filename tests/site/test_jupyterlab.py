@@ -26,6 +26,12 @@ CELLS = [
     "print('read', explorer.temperature)",
     "import ipywidgets\nipywidgets.HBox([SoftmaxExplorer(scores=[0.0, 0.0]), ipywidgets.Label('beside it')])",
     "ipywidgets.VBox([SoftmaxExplorer() for _ in range(20)])",
+    "from companion import exercises\npractice = exercises.open('ch05', folder='.')\npractice.show('spared')",
+    "practice.check('spared')",
+    "practice = exercises.open('ch05', folder='.')\nprint(practice)",
+    "practice.show('axis')",
+    "print(practice.answer('axis', 'both').name)",
+    "print(practice.check('axis').name)",
 ]
 
 
@@ -146,3 +152,28 @@ def test_twenty_on_a_page_do_not_slow_it_down(page: Page) -> None:
         }"""
     )
     assert touched == [7]
+
+
+def test_a_question_hears_the_page_and_keeps_the_answer(page: Page) -> None:
+    output = run(page, 5)
+    question = output.locator(".att-question")
+    box = question.get_by_label("no query sees a later key")
+    box.focus()
+    box.press("Space")
+    question.get_by_role("button", name="Check").press("Enter")
+    expect(question.locator(".att-verdict")).to_contain_text("Not yet. You picked a number of another table.")
+    expect(run(page, 6)).to_contain_text("Not yet. You picked a number of another table.")
+    expect(run(page, 7)).to_contain_text(re.compile(r"axis .* open\s+masked .* open\s+spared .* not yet"))
+
+
+def test_a_question_hears_the_cells(page: Page) -> None:
+    question = run(page, 8).locator(".att-question")
+    expect(question.locator(".att-verdict")).to_have_text("Choose, then press Check.")
+    expect(run(page, 9)).to_contain_text("both")
+    expect(question.get_by_label("Over the whole table.")).to_be_checked()
+    expect(question.locator(".att-verdict")).to_contain_text("Not yet. Then one unit of attention")
+    question.get_by_label("Along each row, over the keys.").press("Space")
+    expect(question.locator(".att-verdict")).to_have_text("Choose, then press Check.")
+    question.get_by_role("button", name="Check").press("Enter")
+    expect(question.locator(".att-verdict")).to_contain_text("Right.")
+    expect(run(page, 10)).to_contain_text("keys")
