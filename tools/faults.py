@@ -73,8 +73,8 @@ def _of_output(output: NotebookNode, cell: NotebookNode, notebook: NotebookNode)
         elif model["model_module"] == "anywidget":
             if not model["state"].get("alt"):
                 yield "shows a figure that has no alt text"
-            if not pictured:
-                yield "shows a figure without a still picture, for paper and readers without scripts"
+            if not pictured and "text/markdown" not in data:
+                yield "shows a figure without a still picture or text, for paper and readers without scripts"
     texts = [output.get("text", ""), *output.get("traceback", []), output.get("evalue", "")]
     texts += [str(content) for kind, content in data.items() if kind.startswith("text/")]
     for written in texts:

@@ -9,7 +9,15 @@ from tests.site.pages import PAGES
 from tools.faults import faults
 from tools.notebooks import BOOK, chapters, normal, read, text
 
-CHAPTERS = ["01-intuition", "02-queries-keys-values", "05-scaled-dot-product-attention"]
+CHAPTERS = [
+    "01-intuition",
+    "02-queries-keys-values",
+    "03-scaling",
+    "04-softmax",
+    "05-scaled-dot-product-attention",
+    "06-masks",
+    "07-multi-head",
+]
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

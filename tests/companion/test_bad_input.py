@@ -402,7 +402,12 @@ ROWS = [
 ]
 
 # Names that take nothing which could be wrong.
-TAKE_NOTHING = {"companion.notebook.device", "companion.plots.use_style"}
+TAKE_NOTHING = {
+    "companion.exercises.practice.names",
+    "companion.exercises.rule.allowed",
+    "companion.notebook.device",
+    "companion.plots.use_style",
+}
 # Types and tables, not functions of the package's own.
 NO_FUNCTIONS = {
     "Accuracy",

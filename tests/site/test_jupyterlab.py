@@ -34,6 +34,12 @@ twin = ipywidgets.FloatSlider(description="twin", min=0.1, max=4.0, step=0.1, va
 link = ipywidgets.jslink((twin, "value"), (linked, "temperature"))
 ipywidgets.VBox([twin, linked])""",
     "print('heard', heard[-1], 'twin', twin.value)",
+    "from companion import exercises\npractice = exercises.open('ch05', folder='.')\npractice.show('spared')",
+    "practice.check('spared')",
+    "practice = exercises.open('ch05', folder='.')\nprint(practice)",
+    "practice.show('axis')",
+    "print(practice.answer('axis', 'both').name)",
+    "print(practice.check('axis').name)",
 ]
 
 
@@ -171,3 +177,28 @@ def test_python_hears_the_reader_and_a_linked_slider_moves_with_it(page: Page) -
     readout.press("Enter")
     expect(figure.locator(".att-status")).to_contain_text("0.881, of key 1")  # 1 / (1 + e^-2)
     expect(run(page, 6)).to_contain_text("heard 0.5 twin 0.5")
+
+
+def test_a_question_hears_the_page_and_keeps_the_answer(page: Page) -> None:
+    output = run(page, 7)
+    question = output.locator(".att-question")
+    box = question.get_by_label("no query sees a later key")
+    box.focus()
+    box.press("Space")
+    question.get_by_role("button", name="Check").press("Enter")
+    expect(question.locator(".att-verdict")).to_contain_text("Not yet. You picked a number of another table.")
+    expect(run(page, 8)).to_contain_text("Not yet. You picked a number of another table.")
+    expect(run(page, 9)).to_contain_text(re.compile(r"axis .* open\s+masked .* open\s+spared .* not yet"))
+
+
+def test_a_question_hears_the_cells(page: Page) -> None:
+    question = run(page, 10).locator(".att-question")
+    expect(question.locator(".att-verdict")).to_have_text("Choose, then press Check.")
+    expect(run(page, 11)).to_contain_text("both")
+    expect(question.get_by_label("Over the whole table.")).to_be_checked()
+    expect(question.locator(".att-verdict")).to_contain_text("Not yet. Then one unit of attention")
+    question.get_by_label("Along each row, over the keys.").press("Space")
+    expect(question.locator(".att-verdict")).to_have_text("Choose, then press Check.")
+    question.get_by_role("button", name="Check").press("Enter")
+    expect(question.locator(".att-verdict")).to_contain_text("Right.")
+    expect(run(page, 12)).to_contain_text("keys")

@@ -1,4 +1,4 @@
-"""Interactive figures: the live one for who can run it, its still picture for everybody else."""
+"""Interactive figures and questions: the live one for who can run it, a picture or its text for everybody else."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ PLACE = "att-widget"
 
 
 class KeepPicture(SphinxPostTransform):
-    """Put a widget's picture beside its view: myst-nb would keep the view alone."""
+    """Put a widget's picture, or its text, beside its view: myst-nb would keep the view alone."""
 
     default_priority = 3  # before myst-nb chooses among the mime types
     formats = ("html",)
@@ -28,6 +28,8 @@ class KeepPicture(SphinxPostTransform):
                 continue
             place = nodes.container(classes=[PLACE])
             place += kinds[VIEW].children
+            if "text/markdown" in kinds:
+                place += kinds["text/markdown"].children
             if "image/png" in kinds:
                 pictures = kinds["image/png"].children
                 for image in (image for part in pictures for image in part.findall(nodes.image)):

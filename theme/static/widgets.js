@@ -13,6 +13,8 @@ const styles = new Set();
 class Model {
   #listeners = new Map();
   #changed = new Set();
+  /** A question asks for its figure by this. */
+  widget_manager = { get_model: async (id) => modelOf(id) };
   constructor(state) {
     this.state = { ...state };
   }
@@ -41,6 +43,12 @@ class Model {
   }
 }
 
+/** One model for each id, however many views it has. */
+function modelOf(id) {
+  if (!models.has(id)) models.set(id, new Model(states[id].state));
+  return models.get(id);
+}
+
 /** One import for each script, however many figures run it. */
 function imported(text) {
   if (!modules.has(text)) {
@@ -52,8 +60,7 @@ function imported(text) {
 
 async function render(place, id) {
   const { state } = states[id];
-  if (!models.has(id)) models.set(id, new Model(state));
-  const model = models.get(id);
+  const model = modelOf(id);
   if (state._css && !styles.has(state._css)) {
     styles.add(state._css);
     document.head.append(Object.assign(document.createElement("style"), { textContent: state._css }));

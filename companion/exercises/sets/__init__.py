@@ -1,0 +1,1 @@
+"""One file a set: ``ch05`` holds the questions of chapter 5."""
