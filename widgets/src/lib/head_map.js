@@ -7,7 +7,7 @@ import { paint } from "./pixels.js";
 /** @typedef {import("./head_lines.js").Spot} Spot */
 
 const [LEFT, TOP, RIGHT] = [80, 70, 26];
-const FULL = 0.72; // of the colour: numbers in ink stand on it
+const FULL = 0.62; // of the colour: numbers in ink stand on it
 const NUMBERS_UP_TO = 12;
 
 /**
