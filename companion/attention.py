@@ -64,9 +64,7 @@ def stable_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "
 
     Source: Bridle, "Probabilistic interpretation of feedforward classification network outputs", 1990.
     """
-    check.floating("x", x)
-    check.min_rank("x", x, 1, "(..., S)")
-    axis = check.axis("dim", dim, x)
+    axis = check.along("x", x, dim, "(..., S)")
     if x.shape[axis] == 0:
         return x.clone()
     scores = at_least_float32(x)

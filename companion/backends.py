@@ -214,12 +214,11 @@ def attend(
     Source: Vaswani et al., "Attention Is All You Need", 2017 (arXiv:1706.03762).
     """
     call = Call.of(query, key, value, mask, bias=bias, causal=causal, scale=scale, dropout_p=dropout_p)
-    if backend == "auto":
-        return call.restore(auto.run(call))
     named = find(backend)
-    reason = named.why_not(call.device, None) or named.why_not(call.device, call)
-    if reason is not None:
-        raise ValueError(f"backend {backend!r} cannot serve this call: {reason}")
+    if named is not _AUTO:  # which serves every call
+        reason = named.why_not(call.device, None) or named.why_not(call.device, call)
+        if reason is not None:
+            raise ValueError(f"backend {backend!r} cannot serve this call: {reason}")
     return call.restore(named.run(call))
 
 

@@ -34,8 +34,6 @@ def tensor(name: str, x: object) -> Tensor:
 
 def floating(name: str, x: object) -> Tensor:
     """Refuse what is no floating-point tensor."""
-    if isinstance(x, Tensor) and x.dtype in FLOATS and x.layout is torch.strided and not x.is_nested:
-        return x
     x = tensor(name, x)
     if x.dtype not in FLOATS:
         hint = "; token ids need an embedding first" if not x.dtype.is_complex and x.dtype is not torch.bool else ""
@@ -94,6 +92,13 @@ def axis(name: str, dim: object, x: Tensor) -> int:
     if number >= x.dim():
         raise ValueError(f"{name} must be an axis of x, which has shape {shape(x)}; got {dim}")
     return number % x.dim()
+
+
+def along(name: str, x: Tensor, dim: object, letters: str) -> int:
+    """Refuse what is no floating-point tensor with an axis ``dim``; count that from the front."""
+    floating(name, x)
+    min_rank(name, x, 1, letters)
+    return axis("dim", dim, x)
 
 
 def same_dtype(**tensors: Tensor) -> None:

@@ -10,16 +10,15 @@ import importlib
 import inspect
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from companion.alarm import alarm, possible
 from companion.clinic import Adapter, Report
 from companion.clinic import doctor as examine
 from companion.clinic.adapter import INPUTS, MEANINGS, SHAPES
@@ -77,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with redirect_stdout(sys.stderr):  # what the module prints is no part of the report
             module = load(options.name, options.d_model, options.num_heads, dict(options.option))
-        with _alarm(options.time_limit):
+        with _interrupted(options.time_limit):
             report = examine(module, **_given(options))
         text = _text(report, options.format)
         if options.output is not None:
@@ -139,24 +138,11 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
 
 
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Interrupt a call that does not come back, where there are alarms."""
-    usable = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
-    if not (usable and 0 < seconds < 1e6):
-        yield
-        return
-
-    def ring(*_: object) -> None:
-        raise OutOfTime
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds + 0.1)  # calls look at the clock themselves: this is for the last
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def _interrupted(seconds: float) -> AbstractContextManager[None]:
+    """An alarm for a call that does not come back, where there are alarms."""
+    if not (possible() and 0 < seconds < 1e6):
+        return nullcontext()
+    return alarm(seconds + 0.1, OutOfTime)  # calls look at the clock themselves: this is for the last
 
 
 def _class_options(thing: type, d_model: int, num_heads: int | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -149,9 +149,7 @@ def online_softmax(x: Float[Tensor, "*shape"], dim: int = -1, *, chunk_size: int
 
     Source: Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018 (arXiv:1805.02867), algorithm 3.
     """
-    check.floating("x", x)
-    check.min_rank("x", x, 1, "(..., S)")
-    axis = check.axis("dim", dim, x)
+    axis = check.along("x", x, dim, "(..., S)")
     chunk_size = check.integer("chunk_size", chunk_size)
     if x.numel() == 0:
         return x.clone()

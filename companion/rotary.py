@@ -178,9 +178,7 @@ def _joined(a: Tensor, b: Tensor, interleaved: bool) -> Tensor:
 
 
 def _feature_axis(x: Tensor, dim: int) -> int:
-    check.floating("x", x)
-    check.min_rank("x", x, 1, "(..., D)")
-    axis = check.axis("dim", dim, x)
+    axis = check.along("x", x, dim, "(..., D)")
     if x.shape[axis] % 2:
         raise ValueError(f"x must have an even number of features along dim={dim}, got shape {check.shape(x)}")
     return axis

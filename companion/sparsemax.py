@@ -40,9 +40,7 @@ def sparsemax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shap
 
     Source: Martins and Astudillo, "From Softmax to Sparsemax", 2016 (arXiv:1602.02068).
     """
-    check.floating("x", x)
-    check.min_rank("x", x, 1, "(..., S)")
-    axis = check.axis("dim", dim, x)
+    axis = check.along("x", x, dim, "(..., S)")
     if x.shape[axis] == 0:
         return x.clone()
     scores = at_least_float32(x).movedim(axis, -1)

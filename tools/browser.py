@@ -9,7 +9,7 @@ from threading import Thread
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tools.serve import server
+from tools.serve import Handler, server
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 # A container has no sandbox, and nothing that Chromium asks its makers for concerns us.
@@ -30,21 +30,21 @@ def find() -> str | None:
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Give a running headless browser."""
+def chromium(*more: str) -> Iterator[Browser]:
+    """Give a running headless browser, with more arguments than the usual ones."""
     path = find()
     if path is None:
         raise FileNotFoundError("no Chromium: install it, or set CHROMIUM to its path")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, *more])
         yield browser
         browser.close()
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
+def serving(folder: Path, kind: type[Handler] = Handler) -> Iterator[str]:
     """Serve a folder on a free port of localhost; give its address, without the last slash."""
-    with server(folder, 0) as running:
+    with server(folder, 0, kind) as running:
         Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_port}"
         running.shutdown()

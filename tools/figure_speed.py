@@ -6,22 +6,16 @@ Writes ``book/results/figures.json``, and ``docs/figure-speed.md`` from it; ``--
 import argparse
 import gzip
 import json
-import os
-import platform
 import re
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date
-from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+import torch
+from playwright.sync_api import Browser
 
-from tools.browser import ARGUMENTS, find
+from companion.benchmarks import machine
+from tools.browser import chromium, serving
 from tools.serve import SITE, Handler
 
 ROOT = Path(__file__).parent.parent
@@ -151,14 +145,6 @@ class Gzipped(Handler):
         self.wfile.write(body)
 
 
-@contextmanager
-def _serving(folder: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Gzipped, directory=str(folder))) as running:
-        Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-
-
 def redraws(browser: Browser, address: str) -> dict[str, list[list[float]]]:
     """Of each figure of the gallery: the two times of every input."""
     page = browser.new_page(viewport=DESKTOP)  # type: ignore[arg-type]
@@ -194,25 +180,21 @@ def ready(browser: Browser, address: str, figures: int) -> list[list[float]]:
 
 def measure(site: Path) -> Stored:
     """Measure everything."""
-    path = find()
-    if path is None:
-        raise SystemExit("no Chromium: install it, or set CHROMIUM to its path")
-    load = os.getloadavg()[0]
-    with sync_playwright() as playwright, _serving(site) as address:
-        browser = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, *UNPACED])
-        version = browser.version
-        times = redraws(browser, address)
-        browser.close()
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        waits = ready(browser, address, len(times))
-        browser.close()
+    about = machine.describe(torch.device("cpu"))
+    load = machine.load()
+    with serving(site, Gzipped) as address:
+        with chromium(*UNPACED) as browser:
+            version = browser.version
+            times = redraws(browser, address)
+        with chromium() as browser:
+            waits = ready(browser, address, len(times))
     return {
         "machine": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "load": round(load, 1),
+            "processor": about["processor"],
+            "cores": machine.cores(),
+            "load": None if load is None else round(load, 1),
             "chromium": version,
-            "date": date.today().isoformat(),
+            "date": about["date"],
         },
         "goals": GOALS,
         "figures": {
@@ -237,7 +219,7 @@ def weight(name: str) -> int:
 
 def text(stored: Stored) -> str:
     """The page of the results."""
-    machine, goals = stored["machine"], stored["goals"]
+    where, goals = stored["machine"], stored["goals"]
     rows = [
         f"| {name} | {one['inputs']} | {one['redraw_ms']} | {one['painted_ms']} | {one['ready_ms']} | {one['kb']} |"
         for name, one in stored["figures"].items()
@@ -248,8 +230,8 @@ def text(stored: Stored) -> str:
             "",
             "`python -m tools.figure_speed` measures this and writes this page. Each number is a median.",
             "",
-            f"Measured on {machine['date']}: {machine['processor']}, {machine['cores']} cores shared with other work "
-            f"(load {machine['load']}), headless Chromium {machine['chromium']}.",
+            f"Measured on {where['date']}: {where['processor']}, {where['cores']} cores shared with other work "
+            f"(load {where['load']}), headless Chromium {where['chromium']}.",
             "",
             "| figure | inputs | redraw, ms | painted, ms | ready, ms | size, kB |",
             "| --- | --- | --- | --- | --- | --- |",
@@ -277,12 +259,6 @@ def _name(classes: str) -> str:
 
 def _median(values: list[float]) -> float:
     return round(statistics.median(values), 1)
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
-    return found[1] if found else platform.processor() or platform.machine()
 
 
 def main() -> None:

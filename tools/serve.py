@@ -18,9 +18,9 @@ class Handler(SimpleHTTPRequestHandler):
         """Keep the terminal for the address alone."""
 
 
-def server(folder: Path, port: int) -> ThreadingHTTPServer:
+def server(folder: Path, port: int, kind: type[Handler] = Handler) -> ThreadingHTTPServer:
     """Return a server of a folder on localhost, at a free port where the wanted one is taken."""
-    handler = partial(Handler, directory=str(folder))
+    handler = partial(kind, directory=str(folder))
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), handler)
     except OSError:

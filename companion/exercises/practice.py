@@ -150,12 +150,15 @@ class Practice:
             return self.answer(question, value)
         if isinstance(asked, Widget) and question in self._figures and self._touched(asked):
             return self.answer(question)
-        if question in self._verdicts:
-            return self._verdicts[question]
-        kept = self._store.get(self.name, question)
-        if kept is not None and not isinstance(asked, Code):
+        verdict = self._verdict(asked)  # one that is not right counts as false
+        return Verdict(None, None, self._how(asked)) if verdict is None else verdict
+
+    def _verdict(self, asked: Question) -> Verdict | None:
+        """The last, or that on what the store kept; a function is kept as text, and not run again."""
+        kept = self._store.get(self.name, asked.id)
+        if asked.id not in self._verdicts and kept is not None and not isinstance(asked, Code):
             return self._judged(asked, kept)
-        return Verdict(None, None, self._how(asked))
+        return self._verdicts.get(asked.id)
 
     def _heard(self, asked: Question, given: Any) -> None:
         """An answer came, from the page or from a cell."""
@@ -220,8 +223,7 @@ class Practice:
         if isinstance(asked, Number):
             return f"No answer yet. Give one by `practice.answer({asked.id!r}, 0.5)`, with your number."
         if isinstance(asked, Code):
-            name = asked.function.partition("(")[0]
-            return f"No answer yet. Write `{asked.function}`, then `practice.check({asked.id!r}, {name})`."
+            return f"No answer yet. Write `{asked.function}`, then `{asked.call()}`."
         return f"No answer yet. Bring the figure of `practice.show({asked.id!r})` into the state that is asked for."
 
     def __repr__(self) -> str:
@@ -229,11 +231,8 @@ class Practice:
         lines = [f"{self.name}: {self._set.title}"]
         width = max(map(len, self.questions))
         for question in self._set:
-            verdict = self._verdicts.get(question.id)
-            kept = self._store.get(self.name, question.id)
-            if verdict is None and kept is not None and not isinstance(question, Code):
-                verdict = self._judged(question, kept)
-            stands = "answered" if kept is not None else "open"
+            verdict = self._verdict(question)
+            stands = "open" if self._store.get(self.name, question.id) is None else "answered"
             if verdict is not None and verdict.right is not None:
                 stands = "right" if verdict.right else "not yet"
             lines.append(f"  {question.id:{width}s}  {question.kind:6s}  {question.about()}  {stands}")

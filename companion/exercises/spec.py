@@ -219,6 +219,10 @@ class Code(Question):
     def _fits(self, what: Any) -> bool:
         return callable(what) and not isinstance(what, Rule)
 
+    def call(self) -> str:
+        """How the function is handed in."""
+        return f"practice.check({self.id!r}, {self.function.partition('(')[0]})"
+
     def cases(self) -> list[tuple[Any, ...]]:
         """The inputs, fresh, the same every time."""
         return self.inputs(torch.Generator().manual_seed(7))

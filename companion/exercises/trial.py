@@ -6,13 +6,14 @@ import contextlib
 import ctypes
 import io
 import math
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from companion.alarm import alarm, possible
 
 SECONDS = 10.0  # of the processor's time: a machine that is busy with others takes nothing away
 
@@ -79,18 +80,9 @@ def run(function: Callable[..., Any], arguments: tuple[Any, ...], seed: int = 0)
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
     """Raise ``Endless`` in what runs inside once it has used so much time."""
-    if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
-
-        def stop(*_: Any) -> None:
-            raise Endless
-
-        before = signal.signal(signal.SIGPROF, stop)
-        signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # and again, should it swallow the first
-        try:
+    if possible():
+        with alarm(seconds, Endless, processor=True, again=1.0):
             yield
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-            signal.signal(signal.SIGPROF, before)
         return
     here = ctypes.c_ulong(threading.get_ident())
     # No signal in other threads, nor on Windows: another thread raises it in this one.

@@ -47,6 +47,7 @@ class Figure(anywidget.AnyWidget):
     """
 
     question: ClassVar[str] = ""
+    sized: ClassVar[str] = ""  # a trait with so many entries as the page has places: their number stays
     given: ClassVar[tuple[str, ...]] = ()  # what no reader changes: a reset leaves it, and the page holds it once
 
     alt = traitlets.Unicode(help="What the figure shows, for who cannot see it.").tag(sync=True)
@@ -65,6 +66,13 @@ class Figure(anywidget.AnyWidget):
         with _fitting():
             super().__init__(**state)
         self._start = {name: getattr(self, name) for name in known if name not in self.given}
+        if self.sized:
+            self._count = len(getattr(self, self.sized))
+
+    def _require_count(self, name: str, value: Any, unit: str = " in number") -> None:
+        """Refuse another number of entries than the page was built for: that would be another figure."""
+        if len(value) != getattr(self, "_count", len(value)):
+            raise Unfit(f"{name} must stay {self._count}{unit}, got {len(value)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         with _fitting():

@@ -40,6 +40,7 @@ class DecodeExplorer(Figure):
     """
 
     question = "What does a cache keep?"
+    sized = "tokens"
 
     tokens = traitlets.List(
         traitlets.Unicode(), ["The", "cat", "sat", "on", "the", "mat", "and", "slept"], minlen=2, maxlen=12
@@ -68,8 +69,7 @@ class DecodeExplorer(Figure):
     def _as_many(self, proposal: Any) -> list[str]:
         """The cells on the page keep their number; a text of another length is another figure."""
         tokens: list[str] = proposal["value"]
-        if hasattr(self, "_count") and len(tokens) != self._count:
-            raise Unfit(f"tokens must stay {self._count} in number, got {len(tokens)}")
+        self._require_count("tokens", tokens)
         return tokens
 
     @traitlets.validate("kv_heads")
@@ -84,10 +84,6 @@ class DecodeExplorer(Figure):
     def _fewer(self, change: Any) -> None:
         """Fewer query heads cannot share more key/value heads."""
         self.kv_heads = min(self.kv_heads, self.heads)
-
-    def __init__(self, **state: Any) -> None:
-        super().__init__(**state)
-        self._count = len(self.tokens)
 
     @traitlets.default("alt")
     def _describe(self) -> str:

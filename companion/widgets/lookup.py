@@ -36,22 +36,18 @@ class LookupExplorer(Figure):
     """
 
     question = "What does a soft lookup return as I drag the query?"
+    sized = "key"
 
     query = Point([1.2, 0.8], limit=_LIMIT).tag(sync=True)
     key = Points([[1.5, 0.0], [0.5, 1.4], [-1.4, 0.6], [-0.4, -1.5]], limit=_LIMIT, least=2, most=6).tag(sync=True)
     value = Points([[1.6, -0.8], [0.9, 1.5], [-1.5, 1.0], [-0.9, -1.4]], limit=_LIMIT, least=2, most=6).tag(sync=True)
     temperature = Number(1.0, min=0.01, max=100.0).tag(sync=True)
 
-    def __init__(self, **state: Any) -> None:
-        super().__init__(**state)
-        self._count = len(self.key)
-
     @traitlets.validate("key", "value")
     def _as_many(self, proposal: Any) -> list[list[float]]:
         """Refuse another number of points than the figure began with."""
         points: list[list[float]] = proposal["value"]
-        if len(points) != getattr(self, "_count", len(points)):
-            raise Unfit(f"{proposal['trait'].name} must stay {self._count} rows, got {len(points)}")
+        self._require_count(proposal["trait"].name, points, " rows")
         other = "value" if proposal["trait"].name == "key" else "key"
         rows = len(getattr(self, other))
         if len(points) != rows:

@@ -58,6 +58,7 @@ class MaskEditor(Figure):
     """
 
     question = "Who may look at whom?"
+    sized = "tokens"
 
     tokens = traitlets.List(traitlets.Unicode(), ["the", "cat", "sat", "on", "the", "mat"], minlen=2, maxlen=_MOST).tag(
         sync=True
@@ -74,10 +75,6 @@ class MaskEditor(Figure):
     scores = Matrix([], limit=10.0, rows=(2, _MOST), columns=(2, _MOST)).tag(sync=True)
     inverted = traitlets.Bool(False).tag(sync=True)
     empty = traitlets.Enum(["zeros", "nan", "uniform"], "zeros").tag(sync=True)
-
-    def __init__(self, **state: Any) -> None:
-        super().__init__(**state)
-        self._count = len(self.tokens)
 
     @traitlets.default("length")
     def _all_but_two(self) -> int:
@@ -100,8 +97,7 @@ class MaskEditor(Figure):
         """Refuse what is not made for so many tokens."""
         name, got = proposal["trait"].name, proposal["value"]
         if name == "tokens":
-            if hasattr(self, "_count") and len(got) != self._count:
-                raise Unfit(f"tokens must stay {self._count}, got {len(got)}")
+            self._require_count(name, got, "")
             return got
         count = len(self.tokens)
         if name == "length" and got > count:

@@ -35,6 +35,7 @@ class ProjectionExplorer(Figure):
     """
 
     question = "What do W_Q and W_K do?"
+    sized = "tokens"
 
     tokens = traitlets.List(traitlets.Unicode(), ["cat", "sat", "mat"], minlen=2, maxlen=5).tag(sync=True)
     x = Points([[1.2, 0.3], [-0.3, 1.2], [0.9, -1.0]], limit=2.0, least=2, most=5).tag(sync=True)
@@ -42,16 +43,11 @@ class ProjectionExplorer(Figure):
     w_k = Matrix([[1.0, 0.0], [0.0, 1.0]], limit=3.0, rows=(2, 2), columns=(2, 2)).tag(sync=True)
     tied = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, **state: Any) -> None:
-        super().__init__(**state)
-        self._count = len(self.tokens)
-
     @traitlets.validate("tokens", "x")
     def _as_many(self, proposal: Any) -> Any:
         """Each token has its embedding."""
         name = proposal["trait"].name
-        if len(proposal["value"]) != getattr(self, "_count", len(proposal["value"])):
-            raise Unfit(f"{name} must stay {self._count} in number, got {len(proposal['value'])}")
+        self._require_count(name, proposal["value"])
         other = "x" if name == "tokens" else "tokens"
         rows = len(getattr(self, other))
         if len(proposal["value"]) != rows:

@@ -51,17 +51,20 @@ class QuestionView(anywidget.AnyWidget):
     alt = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, of: str, question: Question, figure: Figure | None = None, answer: Any = None) -> None:
-        judged = not isinstance(question, Code)
-        rules: list[Rule] = question.rules() if judged else []
+        rules: list[Rule] = []
+        if isinstance(question, Code):
+            before = f"Write `{question.function}` in the notebook, then `{question.call()}`."
+        else:
+            rules, before = question.rules(), _BEHIND[question.kind]
         super().__init__(
             kind=question.kind,
             prompt=question.prompt,
             about=question.about(),
-            before=_BEHIND[question.kind] if judged else _call(question),
+            before=before,
             options=[{"name": a.name, "text": a.what} for a in question.answers] if question.kind == "choice" else [],
             cases=[
                 {"right": answer.right, "when": rule.tree, "say": answer.say}
-                for answer, rule in zip(question.answers if judged else [], rules, strict=True)
+                for answer, rule in zip(question.answers if rules else [], rules, strict=True)
             ],
             hint=question.hint,
             names=question.names() if isinstance(question, Widget) else [],
@@ -93,10 +96,3 @@ class QuestionView(anywidget.AnyWidget):
         data, metadata = bundle
         pictures = {"image/png": self.figure._picture()} if self.figure is not None else {}
         return data | pictures | {"text/plain": repr(self), "text/markdown": self._markdown()}, metadata
-
-
-def _call(question: Question) -> str:
-    """How a function is handed in."""
-    assert isinstance(question, Code)
-    name = question.function.partition("(")[0]
-    return f"Write `{question.function}` in the notebook, then `practice.check({question.id!r}, {name})`."

@@ -8,7 +8,7 @@ import traitlets
 
 from companion.widgets.base import Figure
 from companion.widgets.picture import canvas
-from companion.widgets.values import Number, Point, Unfit
+from companion.widgets.values import Number, Point
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -33,21 +33,17 @@ class SoftmaxExplorer(Figure):
     """
 
     question = "What does softmax do to scores, and to gradients?"
+    sized = "scores"
 
     scores = Point([2.0, 1.0, 0.5, 0.0, -1.0], limit=8.0, size=None, least=2, most=8).tag(sync=True)
     temperature = Number(1.0, min=0.1, max=4.0).tag(sync=True)
     shift = Number(0.0, min=-100.0, max=100.0).tag(sync=True)
 
-    def __init__(self, **state: Any) -> None:
-        super().__init__(**state)
-        self._count = len(self.scores)
-
     @traitlets.validate("scores")
     def _as_many(self, proposal: Any) -> list[float]:
         """The rows on the page keep their number."""
         scores: list[float] = proposal["value"]
-        if len(scores) != getattr(self, "_count", len(scores)):
-            raise Unfit(f"scores must stay {self._count} in number, got {len(scores)}")
+        self._require_count("scores", scores)
         return scores
 
     @traitlets.default("alt")

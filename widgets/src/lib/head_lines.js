@@ -123,7 +123,7 @@ export function headLines({ L, S, onpoint, onpick }) {
             title: texts[side][i],
             // One stop in each list: at the chosen token, or else at the first.
             tabindex: (stop.side === side ? stop.token === i : i === 0) ? 0 : -1,
-            style: weighed ? `--att-share: ${(62 * line[i] * (faded[side][i] ? FAINT : 1)).toFixed(1)}%` : null,
+            style: weighed ? `--att-share: ${(100 * line[i] * (faded[side][i] ? FAINT : 1)).toFixed(1)}%` : null,
           });
           option.classList.toggle("att-faint", faded[side][i]);
         });
