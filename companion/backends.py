@@ -15,7 +15,7 @@ from torch import Tensor
 from companion import check
 from companion.attention import reference
 from companion.call import Call
-from companion.kernels import auto, chunked, flash, flex, sdpa
+from companion.kernels import auto, chunked, flash, flex, plain, sdpa
 from companion.masks import Mask
 from companion.typing import Float
 
@@ -213,6 +213,10 @@ def attend(
 
     Source: Vaswani et al., "Attention Is All You Need", 2017 (arXiv:1706.03762).
     """
+    if backend == "auto" and mask is None and bias is None and dropout_p == 0.0 and type(dropout_p) is float:
+        output = plain.run(query, key, value, causal, scale)
+        if output is not None:
+            return output
     call = Call.of(query, key, value, mask, bias=bias, causal=causal, scale=scale, dropout_p=dropout_p)
     named = find(backend)
     if named is not _AUTO:  # which serves every call

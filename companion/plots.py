@@ -5,6 +5,7 @@ Every function takes tensors, draws on ``ax`` or on a new figure, and returns th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
@@ -87,7 +88,7 @@ def heatmap(
         ValueError: ``table`` is not ``(L, S)``, names do not fit it, or it is negative and not ``signed``.
     """
     import matplotlib
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     check.floating("table", table)
     _two_dims("table", table)
@@ -114,8 +115,9 @@ def heatmap(
     _hatch(ax, hidden)
     if printed:
         cells = image.to_rgba(values.numpy())
+        paper = _over(to_rgba(ax.get_facecolor()), _over(to_rgba(ax.figure.get_facecolor()), (1.0, 1.0, 1.0)))
         for i, j in (~hidden).nonzero().tolist():
-            ink = _ink(cells[i, j].tolist())
+            ink = _ink(_over(cells[i, j].tolist(), paper))
             ax.text(j, i, _number(float(values[i, j]), digits), ha="center", va="center", color=ink, fontsize=10)
     if small:
         _grid(ax, length, keys)
@@ -263,14 +265,24 @@ def _grid(ax: Axes, length: int, keys: int) -> None:
         ax.axvline(column - 0.5, color="white", lw=1)
 
 
+def _over(cell: Sequence[float], paper: Sequence[float]) -> list[float]:
+    """What is seen of a cell (red, green, blue, alpha) on paper: a NaN's cell is transparent, and shows the paper."""
+    *color, alpha = cell
+    return [alpha * front + (1 - alpha) * back for front, back in zip(color, paper, strict=True)]
+
+
 def _ink(background: Sequence[float]) -> str:
     """Black or white, whichever stands out more: by WCAG's relative luminance."""
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3])
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background)
     return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
 
 def _number(x: float, digits: int) -> str:
     """As people write weights: .32 and −.5, and 0 for what rounds to nothing."""
+    if math.isnan(x):
+        return "NaN"
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
     text = f"{abs(x):.{digits}f}"
     if float(text) == 0:
         return "0"

@@ -37,17 +37,23 @@ def is_nothing(call: Call) -> bool:
 
 
 def without_broken(call: Call) -> tuple[Call, Tensor | None]:
-    """On a CPU, keep NaN and infinity from the rows that may not see them; one sum finds out whether there are any."""
-    if not call.query.is_cpu:
+    """On a CPU, keep NaN and infinity from the rows that may not see them."""
+    if not call.query.is_cpu or surely_finite(call.query, call.key, call.value):
         return call, None
-    if not torch.compiler.is_compiling():
-        # Not the output: a key of infinity may give scores of minus infinity alone, and leave no trace in it.
-        try:
-            if math.isfinite(_total(call.query) + _total(call.key) + _total(call.value)):
-                return call, None
-        except RuntimeError:  # under vmap a number cannot be read
-            pass
     return call.without_broken_keys()
+
+
+def surely_finite(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether there is no NaN and no infinity; False too where a sum overflows, or cannot be read.
+
+    The inputs are read, not the output: a key of infinity may give scores of minus infinity alone, and leave no trace.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    try:
+        return math.isfinite(_total(query) + _total(key) + _total(value))
+    except RuntimeError:  # under vmap a number cannot be read
+        return False
 
 
 def _total(x: Tensor) -> float:

@@ -589,7 +589,9 @@ def test_a_registered_backend_is_called_with_a_checked_call(monkeypatch: pytest.
 def test_auto_makes_no_table_where_a_flag_will_do(monkeypatch: pytest.MonkeyPatch):
     """Causal calls reach the kernel without a mask, at every relation of lengths but the thin one."""
     seen = []
-    monkeypatch.setattr(sdpa.F, "scaled_dot_product_attention", lambda q, k, v, mask, **rest: seen.append(mask) or q)
+    monkeypatch.setattr(
+        sdpa.F, "scaled_dot_product_attention", lambda q, k, v, mask, *rest, **named: seen.append(mask) or q
+    )
     for length, keys in ((5, 5), (1, 9), (3, 5), (7, 4)):
         q, kv = torch.rand(1, 1, length, 4), torch.rand(1, 1, keys, 4)
         attend(q, kv, kv, causal=True)

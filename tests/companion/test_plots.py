@@ -78,8 +78,9 @@ def test_how_numbers_are_written(number: float, digits: int, text: str):
 
 
 def test_odd_tables_are_drawn():
-    assert texts(plots.heatmap(torch.tensor([[math.nan, 1.0]]))) == ["nan", "1.00"]
-    assert texts(plots.heatmap(torch.tensor([[math.inf, 2.0]]), signed=True)) == ["inf", "2.00"]
+    assert texts(plots.heatmap(torch.tensor([[math.nan, 1.0]]))) == ["NaN", "1.00"]
+    odd = torch.tensor([[math.inf, -math.inf, math.nan, 2.0]])
+    assert texts(plots.heatmap(odd, signed=True)) == ["∞", "−∞", "NaN", "2.00"]
     assert texts(plots.heatmap(TABLE.bfloat16().requires_grad_()))[0] == ".25"
 
 
@@ -115,20 +116,27 @@ def test_a_large_mask_is_drawn_without_a_grid():
     assert (len(small.lines), len(large.lines)) == (4, 0)
 
 
-def test_numbers_can_be_read_on_every_shade():
-    """A contrast of at least 4.5 to 1, as WCAG asks, by its own formula."""
+@pytest.mark.parametrize("paper", ["white", "none", "#f4f1ea", "#101418"])
+def test_numbers_can_be_read_on_every_shade(paper: str):
+    """A contrast of at least 4.5 to 1, as WCAG asks, by its own formula; a cell of NaN shows the paper."""
 
     def luminance(colour) -> float:
         parts = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in to_rgb(colour)]
         return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
     for signed, lowest in ((False, 0.0), (True, -1.0)):
-        axes = plots.heatmap(torch.linspace(lowest, 1, 144).view(12, 12), signed=signed)
+        table = torch.linspace(lowest, 1, 144).view(12, 12)
+        table[3, 4] = math.nan
+        ax = pyplot.figure().add_subplot()
+        ax.set_facecolor(paper)
+        axes = plots.heatmap(table, signed=signed, ax=ax)
         image = axes.images[0]
+        assert len(axes.texts) == 144
         for text in axes.texts:
             column, row = text.get_position()
-            behind = luminance(image.cmap(image.norm(image.get_array()[row, column]))[:3])
-            light, dark = sorted((luminance(text.get_color()), behind), reverse=True)
+            seen = "white" if paper == "none" else paper
+            shade = seen if (row, column) == (3, 4) else image.cmap(image.norm(image.get_array()[row, column]))[:3]
+            light, dark = sorted((luminance(text.get_color()), luminance(shade)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5, text
 
 
