@@ -29,6 +29,12 @@ def test_one_character_between_two_formulas_is_used_once():
     assert kept == ["L,"]
 
 
+def test_of_two_texts_that_read_alike_each_gives_its_own_comma():
+    text, kept = boxes(formula("L"), nodes.Text(", "), formula("S"), nodes.Text(", "), formula("M"))
+    assert text == "L, S, M"
+    assert kept == ["L,", "S,"]
+
+
 def test_words_and_lone_formulas_are_left_alone():
     assert boxes(nodes.Text("of "), formula("L"), nodes.Text(" and "), formula("S")) == ("of L and S", [])
     assert boxes(formula("L")) == ("L", [])

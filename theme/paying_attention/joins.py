@@ -25,12 +25,13 @@ def join(doctree: nodes.document) -> None:
         if not opening and not closing:
             continue
         box = nodes.inline("", "", classes=[TOGETHER])
-        siblings.replace(formula, box)
+        siblings[here] = box
         box += [nodes.Text(part) if isinstance(part, str) else part for part in (opening, formula, closing) if part]
+        # By place: two texts that read alike are equal, and `replace` would find the first.
         if opening and before is not None:
-            siblings.replace(before, nodes.Text(left[: -len(opening)]))
+            siblings[here - 1] = nodes.Text(left[: -len(opening)])
         if closing and after is not None:
-            siblings.replace(after, nodes.Text(right[len(closing) :]))
+            siblings[here + 1] = nodes.Text(right[len(closing) :])
 
 
 def _join(app: Sphinx, doctree: nodes.document, docname: str) -> None:
