@@ -5,7 +5,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from . import access, afresh, figures, joins, manager, maths, numbering, pages, repository
+from . import access, afresh, figures, joins, manager, maths, numbering, pages, reading, repository
 
 STATIC = Path(__file__).parents[1] / "static"
 
@@ -18,7 +18,7 @@ def _static_path(app: Sphinx, config: Config) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    for part in (access, afresh, figures, joins, manager, maths, numbering, pages, repository):
+    for part in (access, afresh, figures, joins, manager, maths, numbering, pages, reading, repository):
         part.setup(app)
     app.connect("config-inited", _static_path)
     # jupyter-book always sets it; the extension that reads it is left out.
