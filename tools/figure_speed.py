@@ -259,8 +259,8 @@ def text(stored: Stored) -> str:
             "- *painted*: from the same event until the frame with the change is painted by the processor, without the "
             "wait for a screen's next refresh. A screen of 60 Hz adds 8 ms on average.",
             "- *ready*: on a phone's profile (390 pixels, processor slowed 4 times, 1.6 Mbit/s, 150 ms, nothing "
-            "cached, served gzipped), from the first paint of the first page with that figure until its first slider, or "
-            "a cell, changes it, when one scrolls straight to it. The median of "
+            "cached, served gzipped), from the first paint of the first page with that figure until its first slider, "
+            "or a cell, changes it, when one scrolls straight to it. The median of "
             f"{min(one['loads'] for one in stored['figures'].values())} loads.",
             "- *size*: its script and style, gzipped.",
             "",

@@ -11,7 +11,7 @@ def multiplied(hidden, real):
 
 def loops(hidden, real):
     rows = []
-    for vectors, kept in zip(hidden, real):
+    for vectors, kept in zip(hidden, real, strict=True):
         mean = vectors[kept].mean(0)
         rows.append(mean / mean.square().sum().sqrt())
     return torch.stack(rows)
@@ -38,7 +38,7 @@ WRONG = {
         "not normalised": lambda hidden, real: (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True),
         "first token": lambda hidden, real: hidden[:, 0] / hidden[:, 0].norm(dim=-1, keepdim=True),
         "normalised before": lambda hidden, real: torch.stack(
-            [(v / v.norm(dim=-1, keepdim=True))[kept].mean(0) for v, kept in zip(hidden, real)]
+            [(v / v.norm(dim=-1, keepdim=True))[kept].mean(0) for v, kept in zip(hidden, real, strict=True)]
         ),
     },
 }
