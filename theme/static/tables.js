@@ -15,3 +15,9 @@ for (const box of document.querySelectorAll(".pst-scrollable-table-container")) 
   watch.observe(box);
   for (const table of box.children) watch.observe(table);
 }
+
+// For code the theme looks once, as the page loads, when what is folded has no width yet.
+const unfolded = new ResizeObserver((changes) => {
+  for (const { target } of changes) if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+});
+for (const code of document.querySelectorAll(".highlight pre")) unfolded.observe(code);
