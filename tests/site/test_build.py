@@ -96,4 +96,4 @@ def test_a_chapter_keeps_its_number(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     page = chapter(book)
     assert [tag.get_text().strip() for tag in page.select("article .section-number")] == ["3.", "3.1."]
-    assert "(3.1)" in page.select("article p")[0].get_text()
+    assert "(3.1)" in page.select("article section > p")[0].get_text()
