@@ -14,7 +14,7 @@ from companion.call import Call
 
 __all__: list[str] = []
 
-_WIDE = (torch.float32, torch.float64)  # in half precision a sum may overflow
+WIDE = (torch.float32, torch.float64)  # in half precision a sum may overflow
 
 
 def guarded(run: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
@@ -58,4 +58,4 @@ def surely_finite(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 def _total(x: Tensor) -> float:
     x = x.detach() if x.requires_grad else x
-    return (x.sum() if x.dtype in _WIDE else x.sum(dtype=torch.float32)).item()
+    return (x.sum() if x.dtype in WIDE else x.sum(dtype=torch.float32)).item()

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from companion.kernels.guard import surely_finite
+from companion.kernels.guard import WIDE, surely_finite
 
 __all__: list[str] = []
-
-_DTYPES = (torch.float32, torch.float64)
 
 
 def run(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> Tensor | None:
@@ -27,7 +25,7 @@ def run(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | 
         and key.is_cpu
         and value.is_cpu
         and query.dtype is key.dtype is value.dtype
-        and query.dtype in _DTYPES
+        and query.dtype in WIDE
         and query.dim() == 4
         and query.shape == key.shape == value.shape
         and query.numel()

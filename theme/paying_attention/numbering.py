@@ -9,11 +9,11 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx_external_toc.collectors import TocTreeCollectorWithStyles as Collector
 
-_CHAPTER = re.compile(r"(\d\d)-")
+CHAPTER = re.compile(r"(\d\d)-")
 
 
 def renumber(env: BuildEnvironment, docname: str) -> None:
-    found = _CHAPTER.match(docname)
+    found = CHAPTER.match(docname)
     if not found or docname not in env.toc_secnumbers:
         return
     chapter = int(found[1])

@@ -1,16 +1,15 @@
 """Say under a chapter's title how long it takes to read."""
 
-import re
-
 from docutils import nodes
 from sphinx.application import Sphinx
+
+from .numbering import CHAPTER
 
 WORDS = 200  # a minute, of a text one has to think about
 LINES = 40  # of code, a minute: read, not typed
 STILL = 6  # seconds for a figure or an equation on a line of its own
-_CHAPTER = re.compile(r"\d\d-")
 _ASIDE = {"exercise", "solution"}
-_TALK = (nodes.paragraph, nodes.title, nodes.entry, nodes.term)
+_TALK = (nodes.paragraph, nodes.title, nodes.term)
 
 
 def minutes(doctree: nodes.document) -> int:
@@ -23,7 +22,7 @@ def minutes(doctree: nodes.document) -> int:
             lines += len([line for line in node.astext().splitlines() if line.strip()])
         elif isinstance(node, nodes.math_block | nodes.figure | nodes.image):
             stills += 1
-        elif isinstance(node, nodes.TextElement) and isinstance(node, _TALK):
+        elif isinstance(node, _TALK):
             words += len(node.astext().split())
         elif isinstance(node, nodes.Element):
             folded = "tag_hide-input" in node["classes"]
@@ -40,7 +39,7 @@ def minutes(doctree: nodes.document) -> int:
 
 def _say(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     title = next(iter(doctree.findall(nodes.title)), None)
-    if app.builder.format != "html" or not _CHAPTER.match(docname) or title is None:
+    if app.builder.format != "html" or not CHAPTER.match(docname) or title is None:
         return
     told = nodes.paragraph("", f"About {minutes(doctree)} minutes to read, exercises apart")
     line = nodes.container("", told, classes=["att-reading"])  # the page's first paragraph is still the author's

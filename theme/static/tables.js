@@ -1,5 +1,5 @@
-// A table wider than its page scrolls in its box. The keyboard must reach that box, and need not reach one that is still.
-// The theme does this for code, and not for tables.
+// What is wider than its page scrolls in its box. The keyboard must reach that box, and need not reach one that is still.
+// The theme does this for code that is in sight as the page loads, and for no table.
 
 const FOCUSABLE = { tabindex: "0", role: "group", "aria-label": "a table that scrolls sideways" };
 
@@ -16,7 +16,7 @@ for (const box of document.querySelectorAll(".pst-scrollable-table-container")) 
   for (const table of box.children) watch.observe(table);
 }
 
-// For code the theme looks once, as the page loads, when what is folded has no width yet.
+// Code that was folded then had no width.
 const unfolded = new ResizeObserver((changes) => {
   for (const { target } of changes) if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
 });
